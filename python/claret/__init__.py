@@ -37,6 +37,7 @@ from .errors import (
     RepeatedError,
     TransactionClosed,
     Undone,
+    VoidedError,
     WriteRefused,
 )
 from .handles import Best, Counter, Log, Map, Members, Queue, Register, Scores
@@ -79,6 +80,7 @@ __all__ = [
     "TransactionClosed",
     "Type",
     "Undone",
+    "VoidedError",
     "WriteRefused",
     "transactional",
 ]

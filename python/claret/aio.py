@@ -19,7 +19,14 @@ from .aio_election import Election
 from .aio_lock import Fenced, Lock
 from .aio_retained import Retained
 from .aio_section import Section
-from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
+from .errors import (
+    BusyError,
+    CommitUnknown,
+    ConflictError,
+    RepeatedError,
+    TransactionClosed,
+    VoidedError,
+)
 from .hold import check_held
 from .keep import COHORT, TOKENS
 from .later import Asked, check_words
@@ -100,6 +107,8 @@ class Transaction(OnDatabase, AsyncCoreCommands):
         self._lane_is_own = lane is None
         self._turn = asyncio.Lock()
         self._open = True
+        # The error that has ended it, which a function may have caught.
+        self._failure = None
 
     async def __aenter__(self):
         if self._deferring:
@@ -108,6 +117,8 @@ class Transaction(OnDatabase, AsyncCoreCommands):
 
     async def __aexit__(self, kind, error, trace):
         if not self._open:
+            if kind is None and self._failure is not None:
+                raise self._failure
             return
         if kind is None:
             await self.commit()
@@ -134,7 +145,8 @@ class Transaction(OnDatabase, AsyncCoreCommands):
     async def _ask(self, words, name, options):
         try:
             reply = await self._exchange(words)
-        except (ConflictError, BusyError):
+        except (ConflictError, BusyError) as error:
+            self._failure = error
             self._lane.unended = True
             await self._end()
             raise
@@ -161,7 +173,8 @@ class Transaction(OnDatabase, AsyncCoreCommands):
             commands = self._script.take(last)
             try:
                 replies = await self._lane.exchange(commands, first)
-            except BaseException:
+            except BaseException as error:
+                self._failure = error
                 await self._end(broken=True)
                 raise
             return self._script.digest(replies)
@@ -203,9 +216,10 @@ class Announced(ForUpdate, AsyncCoreCommands):
 class Batch(OnDatabase, AsyncCoreCommands):
     """Commands that take effect together; see :class:`claret.Batch`."""
 
-    def __init__(self, db, policy):
+    def __init__(self, db, policy, once=None):
         self._db = db
         self._policy = policy
+        self._once = once
         self._begin()
 
     def _begin(self):
@@ -229,6 +243,14 @@ class Batch(OnDatabase, AsyncCoreCommands):
         """Puts the batch under a lock's fencing token; see :meth:`claret.Batch.fence`."""
         return self.execute_command("FENCE", lock.name, lock.token)
 
+    def guard(self, key, value):
+        """Lets the batch take effect only if the key has this string, or is absent for ``None``.
+
+        All guards must hold at the instant at which it would take effect. Otherwise nothing of it
+        does, and :meth:`execute` returns ``None``.
+        """
+        self._script.guard(key, value)
+
     def execute_command(self, *args, **options):
         """Adds a command."""
         return self._script.defer(list(args), options)
@@ -237,7 +259,7 @@ class Batch(OnDatabase, AsyncCoreCommands):
         """Carries the commands out; see :meth:`claret.Batch.execute`."""
         script = self._script
         self._begin()
-        with self._db.requests.borrow() as requests:
+        with self._db.requests.borrow(self._once) as requests:
             return await self._execute(script, script.take(request=next(requests)), raise_on_error)
 
     async def _execute(self, script, commands, raise_on_error):
@@ -246,6 +268,8 @@ class Batch(OnDatabase, AsyncCoreCommands):
             await asyncio.sleep(pause)
             try:
                 reply = await self._attempt(script, commands)
+                if reply is None:
+                    return None
                 return script.settle(reply, self._db.response_callbacks, raise_on_error)
             except RepeatedError:
                 script.lose()
@@ -394,9 +418,9 @@ class Claret(redis.asyncio.Redis):
         """A transaction of reads that all show one instant, and that takes no locks."""
         return Transaction(self, Manner(readonly=True))
 
-    def batch(self, policy=RetryPolicy()):
+    def batch(self, policy=RetryPolicy(), *, once=None):
         """Commands that take effect together, over any keys, in one round trip."""
-        return Batch(self, policy)
+        return Batch(self, policy, once)
 
     async def run(
         self,
@@ -408,6 +432,7 @@ class Claret(redis.asyncio.Redis):
         idle_timeout=None,
         transaction_timeout=None,
         for_update=False,
+        once=None,
         policy=RetryPolicy(),
         **kwargs,
     ):
@@ -415,7 +440,7 @@ class Claret(redis.asyncio.Redis):
 
         See :meth:`claret.Claret.run`.
         """
-        with self.requests.borrow() as requests:
+        with self.requests.borrow(once) as requests:
             times = (idle_timeout, transaction_timeout)
             manner = Manner(readonly, now, strict, *times, for_update)
             return await self._run(function, args, kwargs, manner, policy, requests)
@@ -438,6 +463,10 @@ class Claret(redis.asyncio.Redis):
                         transaction.lose()
                         return result
                     # The old number is used up: it will never take effect.
+                    request = next(requests)
+                    last = error
+                except VoidedError as error:
+                    # Another process with the same text has asked for the outcome.
                     request = next(requests)
                     last = error
                 except (ConflictError, BusyError, ConnectionError, TimeoutError) as error:

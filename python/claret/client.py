@@ -10,7 +10,7 @@ from . import rules
 from .barrier import Barrier
 from .dispatch import Dispatch
 from .election import Election
-from .errors import BusyError, CommitUnknown, ConflictError
+from .errors import BusyError, CommitUnknown, ConflictError, VoidedError
 from .keep import COHORT, TOKENS
 from .later import check_words
 from .lock import Fenced, Lock
@@ -186,12 +186,12 @@ class Claret(redis.Redis):
         """A transaction of reads that all show one instant, and that takes no locks."""
         return Transaction(self, Manner(readonly=True))
 
-    def batch(self, policy=RetryPolicy()):
+    def batch(self, policy=RetryPolicy(), *, once=None):
         """Commands that take effect together, over any keys, in one round trip.
 
-        See :class:`Batch`.
+        ``once`` is a text by which it takes effect once; see :meth:`run`. See :class:`Batch`.
         """
-        return Batch(self, policy)
+        return Batch(self, policy, once)
 
     def run(
         self,
@@ -203,6 +203,7 @@ class Claret(redis.Redis):
         idle_timeout=None,
         transaction_timeout=None,
         for_update=False,
+        once=None,
         policy=RetryPolicy(),
         **kwargs,
     ):
@@ -216,8 +217,12 @@ class Claret(redis.Redis):
         If a command is refused, nothing takes effect (:class:`Undone`), unless ``strict`` is false:
         then the others take effect, and :class:`WriteRefused` is raised. See :meth:`begin` for the
         time-outs and ``for_update``.
+
+        ``once`` is a text of at most 59 bytes, such as ``"order-8f3a"``: of all runs under it, in
+        whatever process, one takes effect, and each later one raises :class:`RepeatedError` or, if
+        nothing was read, has the first one's replies. The server remembers the last 100,000 names.
         """
-        with self.requests.borrow() as requests:
+        with self.requests.borrow(once) as requests:
             times = (idle_timeout, transaction_timeout)
             manner = Manner(readonly, now, strict, *times, for_update)
             return self._run(function, args, kwargs, manner, policy, requests)
@@ -241,6 +246,10 @@ class Claret(redis.Redis):
                         transaction.lose()
                         return result
                     # The old number is used up: it will never take effect.
+                    request = next(requests)
+                    last = error
+                except VoidedError as error:
+                    # Another process with the same text has asked for the outcome.
                     request = next(requests)
                     last = error
                 except (ConflictError, BusyError, ConnectionError, TimeoutError) as error:

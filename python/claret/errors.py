@@ -42,6 +42,12 @@ class RepeatedError(ClaretError, ResponseError):
     """It took effect, once, but its replies are lost: the connection broke before they arrived."""
 
 
+class VoidedError(ClaretError, ResponseError):
+    """A client has asked what became of this request before it took effect, so it never will."""
+
+    retryable = True
+
+
 class WriteRefused(ClaretError, ResponseError):
     """The transaction took effect, except for writes that their key's value does not allow.
 
@@ -106,6 +112,7 @@ def translate(error):
         "DEADLOCK": DeadlockError,
         "FENCED": LockLost,
         "REPEATED": RepeatedError,
+        "VOIDED": VoidedError,
         "EXECABORT": Undone,
         "INDEFINITE": CommitUnknown,
     }

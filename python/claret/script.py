@@ -93,8 +93,14 @@ class Requests:
         self._made = itertools.count(1)
 
     @contextlib.contextmanager
-    def borrow(self):
-        """An iterator of names with numbers that were never issued, not even before a fork."""
+    def borrow(self, once=None):
+        """An iterator of names with numbers that were never issued, not even before a fork.
+
+        With a text ``once`` they are those of that text, from the first one on, in every process.
+        """
+        if once is not None:
+            yield ([f"once:{once}", number] for number in itertools.count(1))
+            return
         if self._names[0] != os.getpid():
             self._names = (os.getpid(), f"py-{uuid.uuid4().hex}", [])
         _, prefix, free = self._names
@@ -177,7 +183,8 @@ class Script:
 
     def __init__(self, begin, end, request=None, deferred=Deferred):
         self._request = request
-        self._end = end
+        # Conditions, for the end of a batch, are added to it.
+        self._end = list(end)
         self._deferred = deferred
         # Unsent commands, each with the `Deferred` that gets its reply.
         self._unsent = [(begin, None)]
@@ -200,6 +207,12 @@ class Script:
         reply = self._deferred()
         self._unsent.append((command, (command[0], options, reply)))
         return reply
+
+    def guard(self, key, value):
+        """Adds a condition: the key has this string, or is absent if that is ``None``."""
+        words = ["NX", key] if value is None else ["IFEQ", key, value]
+        check_words(words)
+        self._end += words
 
     def take(self, last=None, request=None):
         """Commands to send now; the reply of the last one is awaited. ``None``: the end."""

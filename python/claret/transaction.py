@@ -87,12 +87,16 @@ class Transaction(OnDatabase, CoreCommands):
         self._lane = lane or Lane(db)
         self._lane_is_own = lane is None
         self._open = True
+        # The error that has ended it, which a function may have caught.
+        self._failure = None
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, error, trace):
         if not self._open:
+            if kind is None and self._failure is not None:
+                raise self._failure
             return
         if kind is None:
             self.commit()
@@ -123,7 +127,8 @@ class Transaction(OnDatabase, CoreCommands):
     def _ask(self, words, name, options):
         try:
             reply = self._exchange(words)
-        except (ConflictError, BusyError):
+        except (ConflictError, BusyError) as error:
+            self._failure = error
             self._lane.unended = True
             self._end()
             raise
@@ -152,7 +157,8 @@ class Transaction(OnDatabase, CoreCommands):
         commands = self._script.take(last)
         try:
             replies = self._lane.exchange(commands, first)
-        except BaseException:
+        except BaseException as error:
+            self._failure = error
             self._end(broken=True)
             raise
         return self._script.digest(replies)
@@ -204,9 +210,10 @@ class Batch(OnDatabase, CoreCommands):
     again, and takes effect once.
     """
 
-    def __init__(self, db, policy):
+    def __init__(self, db, policy, once=None):
         self._db = db
         self._policy = policy
+        self._once = once
         self._begin()
 
     def _begin(self):
@@ -234,12 +241,21 @@ class Batch(OnDatabase, CoreCommands):
         """
         return self.execute_command("FENCE", lock.name, lock.token)
 
+    def guard(self, key, value):
+        """Lets the batch take effect only if the key has this string, or is absent for ``None``.
+
+        All guards must hold at the instant at which it would take effect. Otherwise nothing of it
+        does, and :meth:`execute` returns ``None``.
+        """
+        self._script.guard(key, value)
+
     def execute_command(self, *args, **options):
         """Adds a command."""
         return self._script.defer(list(args), options)
 
     def execute(self, raise_on_error=True):
-        """Carries the commands out and returns their replies; the batch is empty afterwards.
+        """Carries the commands out and returns their replies, or ``None`` if a guard did not hold; the
+        batch is empty afterwards.
 
         Raises :class:`WriteRefused` if there are errors among the replies, which otherwise remain
         in the list; :class:`RepeatedError` if it took effect but the replies are lost;
@@ -247,7 +263,7 @@ class Batch(OnDatabase, CoreCommands):
         """
         script = self._script
         self._begin()
-        with self._db.requests.borrow() as requests:
+        with self._db.requests.borrow(self._once) as requests:
             return self._execute(script, script.take(request=next(requests)), raise_on_error)
 
     def _execute(self, script, commands, raise_on_error):
@@ -256,6 +272,8 @@ class Batch(OnDatabase, CoreCommands):
             time.sleep(pause)
             try:
                 reply = self._attempt(script, commands)
+                if reply is None:
+                    return None
                 return script.settle(reply, self._db.response_callbacks, raise_on_error)
             except RepeatedError:
                 script.lose()

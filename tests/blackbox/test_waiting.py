@@ -1,5 +1,6 @@
 """Commands that wait for something to take: who is served, and when."""
 
+import socket
 import threading
 import time
 
@@ -275,3 +276,23 @@ def test_what_goes_to_a_waiting_client_of_a_cluster_is_seen_by_no_other(make_clu
             stop.set()
             [reader.join() for reader in readers]
     assert not seen, f"{len(seen)} times, the first is {seen[0]}"
+
+
+@pytest.mark.parametrize("numbered", [False, True], ids=["plain", "numbered"])
+def test_a_client_that_has_closed_its_connection_is_served_no_more(server, numbered):
+    with server.client() as client:
+        for number in range(20):
+            lock, queue = f"gone:lock:{number}", f"gone:queue:{number}"
+            token = client.execute_command("LOCK.ACQUIRE", lock, "LEASE", 9000)
+            for words in (("LOCK.ACQUIRE", lock, "LEASE", "9000"), ("BLPOP", queue, "0")):
+                if numbered and words[0] == "BLPOP":
+                    continue
+                with socket.create_connection(("127.0.0.1", server.port)) as gone:
+                    if numbered:
+                        gone.sendall(b"CLIENT REQUEST gone-%d 1\r\n" % number)
+                    gone.sendall(" ".join(words).encode() + b"\r\n")
+                    until(lambda: waiting(client) == 1)
+                until(lambda: waiting(client) == 0, timeout_s=0.15)
+            client.execute_command("LOCK.RELEASE", lock, token)
+            assert client.execute_command("LOCK.TRY", lock, "LEASE", 9000)
+            assert client.rpush(queue, "a") == 1 and client.lpop(queue) == "a"

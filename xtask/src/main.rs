@@ -7,6 +7,7 @@
 // A developer's tool prints to standard output.
 #![allow(clippy::print_stdout)]
 
+mod clients;
 mod deny;
 mod docs;
 mod fuzz;
@@ -17,6 +18,7 @@ mod process;
 mod report;
 mod setup;
 mod simulation;
+mod site;
 mod test;
 mod tidy;
 
@@ -35,6 +37,8 @@ usage: cargo xtask <task>
                    measure the structure and wording of the code; with a name, list the items
                    that a measure counts
   docs [--check]   generate the documents on commands from the binary, or compare them
+  site             make the documentation site in target/site
+  clients          only the step of `test` about the clients of other languages
   night [pipelines | locks | trees | scripts] [MINUTES]
                    simulate new seeds for so long (default 480), with the program as it is
                    shipped, and add a row to the ledger
@@ -55,6 +59,8 @@ fn main() -> ExitCode {
         ["measure", words @ ..] => measure::run(words),
         ["docs"] => docs::write(),
         ["docs", "--check"] => docs::check(),
+        ["site"] => site::make(),
+        ["clients"] => test::clients(),
         ["night", "pipelines", rest @ ..] => night(rest, PIPELINES),
         ["night", "locks", rest @ ..] => night(rest, LOCKS),
         ["night", "trees", rest @ ..] => night(rest, TREES),

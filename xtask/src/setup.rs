@@ -22,7 +22,7 @@ pub fn run() -> Result<(), String> {
 /// Programs and the Debian packages that contain them: the servers that Claret is compared with,
 /// the command line of one, tools that make networks and disks fail, the browser in which the
 /// probe's report is opened, the tools that build the external judge of histories, that build and
-/// run programs in Java, and that build the C parts of dependencies.
+/// run programs in Java and JavaScript, and that build the C parts of dependencies.
 const PROGRAMS: &[(&str, &str)] = &[
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
@@ -33,6 +33,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("go", "golang-go"),
     ("javac", "default-jdk-headless"),
     ("mvn", "maven"),
+    ("npm", "npm"),
     ("cc", "gcc"),
     ("make", "make"),
 ];
@@ -80,13 +81,18 @@ fn apt_get(arguments: &[&str]) -> Result<(), String> {
     start(command(words[0], &words[1..]).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// A virtual environment with exactly the pinned packages; returns its interpreter. A stamp in
-/// the environment holds the requirements that it was made from.
+/// The virtual environment of the tests; returns its interpreter.
 pub fn python() -> Result<PathBuf, String> {
-    let requirements = paths::root().join(REQUIREMENTS);
-    let wanted = fs::read_to_string(&requirements)
-        .map_err(|e| format!("cannot read {REQUIREMENTS}: {e}"))?;
-    let venv = paths::target().join("venv");
+    environment("venv", REQUIREMENTS)
+}
+
+/// A virtual environment in a folder of `target`, with exactly the pinned packages; returns its
+/// interpreter. A stamp in the environment holds the requirements that it was made from.
+pub fn environment(folder: &str, required: &str) -> Result<PathBuf, String> {
+    let requirements = paths::root().join(required);
+    let wanted =
+        fs::read_to_string(&requirements).map_err(|e| format!("cannot read {required}: {e}"))?;
+    let venv = paths::target().join(folder);
     let (python, stamp) = (venv.join("bin/python"), venv.join("requirements.stamp"));
     if fs::read_to_string(&stamp).is_ok_and(|have| have == wanted)
         && succeeds(&mut command(&python, &["--version"]))

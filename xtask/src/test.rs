@@ -6,7 +6,7 @@
 
 use crate::process::{cargo, command, judge, limited, show, start, watch};
 use crate::report::{Count, Outcome, Report, libtest_count, pytest_count};
-use crate::{deny, docs, paths, setup, simulation, tidy};
+use crate::{clients, deny, docs, paths, setup, simulation, site, tidy};
 use std::process::Command;
 
 /// Longest time of the whole on two cores, from a fresh clone, because a change waits for it. It
@@ -50,10 +50,12 @@ pub fn run() -> Result<(), String> {
         let spec = ["test", "--locked", "--no-fail-fast", "--package", APART];
         counted(&cargo(&spec), TEST_SECONDS, libtest_count)
     });
+    report.step("documentation site", || one(site::make()));
     report.step("dependencies", || one(deny::run_checks()));
     if built {
         report.step("command reference", || one(docs::compare()));
         report.step("black-box tests", black_box);
+        report.step("clients of other languages", clients::check);
         report.step("simulation", simulation::short);
         report.step("simulation of pipelines", simulation::short_of_pipelines);
         report.step("simulation of locks", simulation::short_of_locks);
@@ -61,6 +63,13 @@ pub fn run() -> Result<(), String> {
         report.step("simulation of scripts", simulation::short_of_scripts);
         report.step("planted bugs", simulation::planted_bugs);
     }
+    report.finish()
+}
+
+/// Runs only the step of the clients.
+pub fn clients() -> Result<(), String> {
+    let mut report = Report::new(BUDGET_SECONDS);
+    report.step("clients of other languages", clients::check);
     report.finish()
 }
 

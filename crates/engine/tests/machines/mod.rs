@@ -81,7 +81,7 @@ impl World {
             }
             ["hears"] => self.hear(own, |_| true),
             ["hears", from] => {
-                let from = from.parse().unwrap();
+                let from = u64::from(number(from).unwrap());
                 self.hear(own, |message| message.from == from);
             }
             ["synced"] => self.synced(own),

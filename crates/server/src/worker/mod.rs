@@ -623,7 +623,8 @@ impl Worker {
         self.leaving.push_back((now.mono_us + LEAVING_US_MAX, slot, connection.number));
     }
 
-    /// Closes connections of clients that have stopped sending and received everything.
+    /// Closes connections of clients that have stopped sending and received everything. A client that waits
+    /// is not given any time: most such clients are gone, and nothing must be handed to them.
     fn close_leaving(&mut self, now: Now) {
         for _ in 0..self.leaving.len() {
             let Some((deadline, slot, number)) = self.leaving.pop_front() else { return };
@@ -631,9 +632,10 @@ impl Worker {
             if connection.number != number {
                 continue;
             }
-            let done = connection.dialogue.is_some()
-                || self.gateway.session(connection.session).in_progress == 0;
-            if done && connection.unsent() == 0 || !done && deadline <= now.mono_us {
+            let status = self.gateway.session(connection.session);
+            let done = connection.dialogue.is_some() || status.in_progress == 0;
+            let over = !done && (status.waits || deadline <= now.mono_us);
+            if done && connection.unsent() == 0 || over {
                 self.close(now, slot);
             } else if done {
                 // Sending continues when the socket takes more, or the connection breaks.

@@ -132,7 +132,9 @@ impl Txn {
         replies: Vec<Reply>,
         whole: bool,
     ) {
-        if matches!(self.role, Role::Interactive { blind: false, .. }) {
+        // A blind one that has read something may have written something else this time.
+        let looked = self.is_interactive() && self.looked == Some(true);
+        if looked || matches!(self.role, Role::Interactive { blind: false, .. }) {
             return self.end_without_effect(cx, answered_anew(ts).into());
         }
         if let Some(error) = dropped_error(&replies) {

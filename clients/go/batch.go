@@ -1,0 +1,182 @@
+package claret
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"claret/go/internal/failure"
+	"claret/go/internal/script"
+)
+
+// Batch is commands that take effect together, over any keys, at one instant and in one round
+// trip. It has the commands of go-redis as methods; like those of Do and Add, their replies are
+// known when Execute has returned, and are errors until then. A batch has a request number: if the
+// connection breaks it is sent again, and takes effect once. It may be executed once.
+type Batch struct {
+	redis.Cmdable
+
+	db     *DB
+	mutex  sync.Mutex
+	words  *script.Script
+	guards []any
+	failed error
+	done   bool
+}
+
+// Batch begins a batch.
+func (db *DB) Batch() *Batch {
+	batch := &Batch{db: db, words: script.New([]any{"MULTI"}, []any{"EXEC"}, nil)}
+	batch.Cmdable = db.typed(batch.process)
+	return batch
+}
+
+// Do adds a command.
+func (b *Batch) Do(ctx context.Context, words ...any) *redis.Cmd {
+	command := redis.NewCmd(ctx, words...)
+	command.SetErr(b.process(ctx, command))
+	return command
+}
+
+// Add adds a command.
+func (b *Batch) Add(words ...any) *Deferred {
+	return script.NewDeferred(b.Do(context.Background(), words...))
+}
+
+// Fence puts all of the batch, which must be on keys of one hash slot, under the fencing token of a
+// lock: Execute returns ErrLockLost, and nothing takes effect, if a later holder has written there.
+func (b *Batch) Fence(held Held) { b.Add("FENCE", held.Name(), held.Token()) }
+
+// IfEqual lets the batch take effect only if a key has this string.
+func (b *Batch) IfEqual(key string, value any) { b.guard("IFEQ", key, value) }
+
+// IfNotEqual lets the batch take effect only if a key is absent or has another string.
+func (b *Batch) IfNotEqual(key string, value any) { b.guard("IFNE", key, value) }
+
+// IfExists lets the batch take effect only if a key exists.
+func (b *Batch) IfExists(key string) { b.guard("XX", key) }
+
+// IfAbsent lets the batch take effect only if a key is absent.
+func (b *Batch) IfAbsent(key string) { b.guard("NX", key) }
+
+func (b *Batch) guard(words ...any) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if err := script.CheckWords(words); err != nil && b.failed == nil {
+		b.failed = err
+	}
+	b.guards = append(b.guards, words...)
+}
+
+func (b *Batch) process(_ context.Context, command redis.Cmder) error {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.done {
+		return failure.New(ErrClosed, "the batch has been executed", nil)
+	}
+	err := b.words.Defer(command)
+	if script.CheckWords(command.Args()) != nil && b.failed == nil {
+		b.failed = err
+	}
+	return err
+}
+
+// Execute carries the commands out and returns their replies, of which those that are refused are
+// errors, also named by a WriteRefusedError. ErrGuard says that a guard did not hold, ErrUndone
+// that a command is wrong: nothing took effect. ErrRepeated says that it took effect, but that the
+// replies are lost; ErrUnknown that the server could not be reached again.
+func (b *Batch) Execute(ctx context.Context) ([]any, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.done {
+		return nil, failure.New(ErrClosed, "the batch has been executed", nil)
+	}
+	b.done = true
+	values, err := b.execute(ctx)
+	switch {
+	case err == nil, errors.Is(err, ErrWriteRefused):
+	case errors.Is(err, ErrRepeated):
+		b.words.Lose()
+	default:
+		b.words.Drop()
+	}
+	return values, failure.GaveUp(ctx, err)
+}
+
+func (b *Batch) execute(ctx context.Context) ([]any, error) {
+	if b.failed != nil {
+		return nil, b.failed
+	}
+	if b.words.Len() == 0 {
+		return nil, nil
+	}
+	counter := b.db.requests.Borrow()
+	defer b.db.requests.Return(counter)
+	b.words.End(append([]any{"EXEC"}, b.guards...))
+	number := redis.NewCmd(ctx, counter.Next().Words()...)
+	commands, err := b.words.Take(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	commands = append([]redis.Cmder{number}, commands...)
+	var last error
+	// Whether it was sent, and may have taken effect.
+	sent := false
+	for attempts := script.Default.Begin(); attempts.Next(ctx); {
+		err := b.attempt(ctx, commands)
+		if err == nil {
+			return b.settle(commands[len(commands)-1].(*redis.Cmd))
+		}
+		last = err
+		known := isKnown(err)
+		switch {
+		case errors.Is(err, ErrConnection), errors.Is(err, ErrBusy):
+		case errors.Is(err, ErrUnknown), !known && !failure.IsReply(err):
+			sent = true
+		default:
+			return nil, err
+		}
+	}
+	if sent {
+		return nil, failure.New(ErrUnknown, last.Error(), last)
+	}
+	if last == nil {
+		last = ctx.Err()
+	}
+	return nil, last
+}
+
+func (b *Batch) attempt(ctx context.Context, commands []redis.Cmder) error {
+	lane, err := b.db.lanes.Take(ctx)
+	if err != nil {
+		return err
+	}
+	b.words.Again()
+	for _, command := range commands {
+		command.SetErr(nil)
+	}
+	if err := lane.Exchange(ctx, b.db.options.ReplyTimeout, commands...); err != nil {
+		lane.Abandon()
+		return err
+	}
+	lane.Release()
+	err = b.words.Digest(commands[len(commands)-1])
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return err
+}
+
+func (b *Batch) settle(exec *redis.Cmd) ([]any, error) {
+	row, isRow := exec.Val().([]any)
+	if !isRow {
+		return nil, failure.New(ErrGuard, "", nil)
+	}
+	values, refused := b.words.Settle(row)
+	if refused != nil {
+		return values, refused
+	}
+	return values, nil
+}

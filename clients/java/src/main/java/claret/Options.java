@@ -1,0 +1,106 @@
+package claret;
+
+import claret.net.Address;
+import claret.net.Driver;
+import claret.net.Setup;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+
+/** Options of {@link Claret#connect}. */
+public final class Options {
+    final List<Address> addresses;
+    final Driver driver;
+    final Setup setup;
+    final int transactionsMax;
+    final Duration timeout;
+
+    private Options(Builder from) {
+        boolean none = from.addresses.isEmpty();
+        addresses = none ? List.of(new Address("127.0.0.1", 6379)) : List.copyOf(from.addresses);
+        driver = from.driver == null ? Driver.available() : from.driver;
+        setup = new Setup(from.user, from.password, from.database, from.clientName, from.connectTimeout);
+        transactionsMax = from.transactionsMax;
+        timeout = from.timeout;
+    }
+
+    /** Begins to collect options. */
+    public static Builder builder() {
+        return new Builder();
+    }
+
+    /** Collects options. */
+    public static final class Builder {
+        private final List<Address> addresses = new ArrayList<>();
+        private Driver driver;
+        private String user;
+        private String password;
+        private int database;
+        private String clientName;
+        private Duration connectTimeout = Duration.ofSeconds(5);
+        private Duration timeout = Duration.ofSeconds(60);
+        private int transactionsMax = 16;
+
+        private Builder() {}
+
+        /**
+         * Adds a server as {@code host:port}. The first that answers is used, and the next one when it
+         * fails. Default: {@code 127.0.0.1:6379}.
+         */
+        public Builder address(String address) {
+            addresses.add(Address.parse(address));
+            return this;
+        }
+
+        /** The library to connect with. Default: the one on the class path, Jedis if both are. */
+        public Builder driver(Driver used) {
+            driver = used;
+            return this;
+        }
+
+        /** User and password; without them the connection is that of the default user. */
+        public Builder credentials(String user, String password) {
+            this.user = user;
+            this.password = password;
+            return this;
+        }
+
+        /** Number of the database. Default: 0. */
+        public Builder database(int number) {
+            database = number;
+            return this;
+        }
+
+        /** Name that {@code CLIENT LIST} and {@code TXN HOLDERS} show. */
+        public Builder clientName(String name) {
+            clientName = name;
+            return this;
+        }
+
+        /** Longest time to connect to a server. Default: 5 seconds. */
+        public Builder connectTimeout(Duration time) {
+            connectTimeout = time;
+            return this;
+        }
+
+        /**
+         * Longest wait for a reply, after which the connection counts as lost. Default: a minute. Waits
+         * for locks and their like have their own limits.
+         */
+        public Builder timeout(Duration time) {
+            timeout = time;
+            return this;
+        }
+
+        /** Largest number of transactions and batches at a time; others wait in line. Default: 16. */
+        public Builder transactionsMax(int count) {
+            transactionsMax = count;
+            return this;
+        }
+
+        /** The options. */
+        public Options build() {
+            return new Options(this);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+package claret;
+
+import java.time.Duration;
+
+/** Options of {@link Claret#run}. Immutable: each method returns a copy with one change. */
+public final class RunOptions {
+    private static final RunOptions STRICT = new RunOptions();
+
+    final boolean strict;
+    final boolean update;
+    final boolean readonly;
+    final int attemptsMax;
+    final Duration deadline;
+    final Duration idleTimeout;
+    final Duration transactionTimeout;
+    final String once;
+
+    private RunOptions() {
+        this(true, false, false, 0, Duration.ofSeconds(10), null, null, null);
+    }
+
+    private RunOptions(
+            boolean strict,
+            boolean update,
+            boolean readonly,
+            int attemptsMax,
+            Duration deadline,
+            Duration idleTimeout,
+            Duration transactionTimeout,
+            String once) {
+        if (readonly && (update || once != null)) {
+            throw new IllegalArgumentException("a transaction that only reads has no effect to announce");
+        }
+        this.strict = strict;
+        this.update = update;
+        this.readonly = readonly;
+        this.attemptsMax = attemptsMax;
+        this.deadline = deadline;
+        this.idleTimeout = idleTimeout;
+        this.transactionTimeout = transactionTimeout;
+        this.once = once;
+    }
+
+    /** The default: nothing takes effect if a command is refused; attempts for ten seconds. */
+    public static RunOptions strict() {
+        return STRICT;
+    }
+
+    /** Lets the other commands take effect if one is refused. */
+    public static RunOptions lenient() {
+        return new RunOptions(false, false, false, 0, STRICT.deadline, null, null, null);
+    }
+
+    /**
+     * The transaction takes effect once, in whatever process it is run again with the same text.
+     *
+     * <p>A repeated run throws {@link claret.error.RepeatedException}, unless all commands get the
+     * replies that they got before: then it returns the same value. Replies of writes are awaited
+     * within such a transaction if it reads, so that writes of one key wait for each other.
+     */
+    public RunOptions once(String text) {
+        return with(update, readonly, attemptsMax, deadline, idleTimeout, transactionTimeout, text);
+    }
+
+    /** Its reads announce that their keys are written afterwards: such transactions wait in line. */
+    public RunOptions update() {
+        return with(true, readonly, attemptsMax, deadline, idleTimeout, transactionTimeout, once);
+    }
+
+    /** It only reads, at one instant, and takes no locks. */
+    public RunOptions readOnly() {
+        return with(update, true, attemptsMax, deadline, idleTimeout, transactionTimeout, once);
+    }
+
+    /** Largest number of attempts; 0 is no limit. */
+    public RunOptions attemptsMax(int count) {
+        return with(update, readonly, count, deadline, idleTimeout, transactionTimeout, once);
+    }
+
+    /**
+     * Time after which no further attempt is made, and no read or wait in line goes on. A commit that
+     * was sent is awaited.
+     */
+    public RunOptions deadline(Duration time) {
+        return with(update, readonly, attemptsMax, time, idleTimeout, transactionTimeout, once);
+    }
+
+    /** Longest pause between commands while other clients wait; zero is no limit. */
+    public RunOptions idleTimeout(Duration time) {
+        return with(update, readonly, attemptsMax, deadline, time, transactionTimeout, once);
+    }
+
+    /** Longest duration of an attempt while other clients wait; zero is no limit. */
+    public RunOptions transactionTimeout(Duration time) {
+        return with(update, readonly, attemptsMax, deadline, idleTimeout, time, once);
+    }
+
+    private RunOptions with(
+            boolean update,
+            boolean readonly,
+            int attemptsMax,
+            Duration deadline,
+            Duration idleTimeout,
+            Duration transactionTimeout,
+            String once) {
+        return new RunOptions(
+                strict, update, readonly, attemptsMax, deadline, idleTimeout, transactionTimeout, once);
+    }
+}

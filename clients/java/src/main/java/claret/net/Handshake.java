@@ -1,0 +1,34 @@
+package claret.net;
+
+import claret.error.ConnectionException;
+import java.util.List;
+import java.util.Map;
+
+/** Greeting of a server over a new connection. */
+final class Handshake {
+    private Handshake() {}
+
+    /** Sets a connection up, and returns it; closes it if the server refuses. */
+    static Connection complete(Greeted connection, Setup setup) {
+        List<List<String>> commands = setup.commands();
+        boolean done = false;
+        try {
+            connection.send(commands);
+            for (int i = 0; i < commands.size(); i++) {
+                Object reply = connection.receive(setup.connectTimeout().toMillis());
+                if (reply instanceof ErrorReply error) {
+                    throw new ConnectionException("the server refused the connection: " + error.text(), null);
+                }
+                if (reply instanceof Map<?, ?> about && about.get("id") instanceof Long id) {
+                    connection.greeted(id);
+                }
+            }
+            done = true;
+            return connection;
+        } finally {
+            if (!done) {
+                connection.close();
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+package claret.net;
+
+import claret.error.CancelledException;
+import claret.error.ConnectionException;
+import io.lettuce.core.ClientOptions;
+import io.lettuce.core.ClientOptions.DisconnectedBehavior;
+import io.lettuce.core.MaintNotificationsConfig;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisException;
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.SocketOptions;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.codec.StringCodec;
+import io.lettuce.core.protocol.AsyncCommand;
+import io.lettuce.core.protocol.Command;
+import io.lettuce.core.protocol.CommandArgs;
+import io.lettuce.core.protocol.ProtocolKeyword;
+import io.lettuce.core.protocol.ProtocolVersion;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.List;
+import java.util.Locale;
+import java.util.Queue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/** Connections over Lettuce. */
+public final class LettuceDriver implements Driver {
+    private final RedisClient client = RedisClient.create();
+
+    @Override
+    public Connection open(Address address, Setup setup) {
+        // A connection that comes back by itself would be one without the transaction begun on it.
+        client.setOptions(
+                ClientOptions.builder()
+                        .autoReconnect(false)
+                        .disconnectedBehavior(DisconnectedBehavior.REJECT_COMMANDS)
+                        .protocolVersion(ProtocolVersion.RESP3)
+                        .maintNotificationsConfig(MaintNotificationsConfig.disabled())
+                        .socketOptions(
+                                SocketOptions.builder()
+                                        .connectTimeout(setup.connectTimeout())
+                                        .keepAlive(true)
+                                        .build())
+                        .build());
+        CompletableFuture<StatefulRedisConnection<String, String>> opening = null;
+        try {
+            RedisURI.Builder uri =
+                    RedisURI.builder()
+                            .withHost(address.host())
+                            .withPort(address.port())
+                            .withTimeout(setup.connectTimeout());
+            if (setup.password() != null) {
+                String user = setup.user() == null ? "default" : setup.user();
+                uri.withAuthentication(user, setup.password().toCharArray());
+            }
+            opening = client.connectAsync(StringCodec.UTF8, uri.build()).toCompletableFuture();
+            long waitMs = setup.connectTimeout().toMillis();
+            return Handshake.complete(new Link(opening.get(waitMs, TimeUnit.MILLISECONDS)), setup);
+        } catch (RedisException | InterruptedException | ExecutionException | TimeoutException error) {
+            if (opening != null) {
+                opening.thenAccept(StatefulRedisConnection::closeAsync);
+            }
+            throw failed(error);
+        }
+    }
+
+    @Override
+    public void close() {
+        client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
+    }
+
+    private static RuntimeException failed(Exception error) {
+        if (error instanceof InterruptedException) {
+            Thread.currentThread().interrupt();
+        }
+        if (Thread.currentThread().isInterrupted()) {
+            return new CancelledException("the thread was interrupted", false);
+        }
+        Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
+        return new ConnectionException("the connection failed: " + cause.getMessage(), cause);
+    }
+
+    private record Name(String text) implements ProtocolKeyword {
+        @Override
+        public byte[] getBytes() {
+            return text.getBytes(StandardCharsets.UTF_8);
+        }
+
+        @Override
+        public String toString() {
+            return text;
+        }
+    }
+
+    private static final class Link implements Greeted {
+        private final StatefulRedisConnection<String, String> connection;
+        private final Queue<AsyncCommand<String, String, Object>> waiting = new ConcurrentLinkedQueue<>();
+
+        private volatile long id;
+
+        Link(StatefulRedisConnection<String, String> connection) {
+            this.connection = connection;
+        }
+
+        @Override
+        public void send(List<List<String>> commands) {
+            try {
+                List<AsyncCommand<String, String, Object>> asked =
+                        commands.stream().map(Link::asked).toList();
+                waiting.addAll(asked);
+                connection.dispatch(asked);
+            } catch (RedisException error) {
+                close();
+                throw failed(error);
+            }
+        }
+
+        private static AsyncCommand<String, String, Object> asked(List<String> words) {
+            CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
+            words.subList(1, words.size()).forEach(arguments::add);
+            // Lettuce treats MULTI, EXEC and others in its own way, by their names in capitals.
+            Name name = new Name(words.get(0).toLowerCase(Locale.ROOT));
+            return new AsyncCommand<>(new Command<>(name, new LettuceReply(), arguments));
+        }
+
+        @Override
+        public Object receive(long waitMs) {
+            try {
+                Object reply = waiting.element().get(waitMs, TimeUnit.MILLISECONDS);
+                waiting.remove();
+                return reply;
+            } catch (InterruptedException | ExecutionException | TimeoutException error) {
+                close();
+                if (error instanceof TimeoutException) {
+                    throw new ConnectionException("no reply within " + waitMs + " ms", error);
+                }
+                throw failed(error);
+            }
+        }
+
+        @Override
+        public void greeted(long number) {
+            id = number;
+        }
+
+        @Override
+        public long id() {
+            return id;
+        }
+
+        @Override
+        public boolean isAlive() {
+            return connection.isOpen();
+        }
+
+        @Override
+        public void close() {
+            if (!connection.isOpen()) {
+                return;
+            }
+            if (Thread.currentThread().isInterrupted()) {
+                connection.closeAsync();
+            } else {
+                connection.close();
+            }
+        }
+    }
+}

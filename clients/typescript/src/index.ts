@@ -1,0 +1,57 @@
+/**
+ * The client of Claret for Node: transactions, locks, elections, barriers, ordered pipelines and
+ * types of one's own, over ioredis or node-redis.
+ *
+ * @module
+ */
+
+export { connect, Claret } from "./client.js";
+export {
+  BusyError,
+  ClaretError,
+  ClosedError,
+  ConflictError,
+  ConnectionError,
+  DeadlockError,
+  LockLostError,
+  NotAcquiredError,
+  OrderError,
+  OutcomeUnknownError,
+  RejectedError,
+  RepeatedError,
+  ReplyError,
+  UndoneError,
+  VoidedError,
+  WriteRefusedError,
+} from "./errors.js";
+export { Barrier } from "./locks/barrier.js";
+export { Election, type ElectionOptions, type Leader } from "./locks/election.js";
+export { Fenced } from "./locks/fenced.js";
+export type { LockOptions } from "./locks/hold.js";
+export { Lock, type WaitOptions } from "./locks/lock.js";
+export { Retained, Stay, type RetainedOptions } from "./locks/retained.js";
+export type { Connection, Driver, Reply, Target, Word, Words } from "./wire/connection.js";
+export type { ConnectOptions } from "./wire/pool.js";
+export type { RetryOptions } from "./wire/time.js";
+export type { Manner } from "./work/attempt.js";
+export { Batch, type BatchOptions, type Guard, type TokenHolder } from "./work/batch.js";
+export {
+  Commands,
+  ReadCommands,
+  type Mode,
+  type Read,
+  type SetOptions,
+  type Written,
+} from "./work/commands.js";
+export { Dispatch } from "./work/dispatch.js";
+export { Deferred, Pending } from "./work/later.js";
+export type { RunOptions } from "./work/run.js";
+export { Announced, Snapshot, Transaction, type Requirable } from "./work/transaction.js";
+export {
+  defineType,
+  TypeDefinition,
+  type AnyOperations,
+  type Database,
+  type Handle,
+  type TransactionHandle,
+} from "./work/types.js";

@@ -1,0 +1,39 @@
+/**
+ * Commands under the fencing token of a lock.
+ *
+ * @module
+ */
+
+import type { Reply, Word } from "../wire/connection.js";
+import type { TokenHolder } from "../work/batch.js";
+import { Commands, raw } from "../work/commands.js";
+import { checked, Pending, type Convert } from "../work/later.js";
+
+/** Commands on keys of one hash slot that are refused if a later holder of the lock has written. */
+export class Fenced extends Commands<"direct"> {
+  readonly #lock: TokenHolder;
+  readonly #send: (words: readonly Word[]) => Promise<Reply>;
+
+  /** @internal */
+  constructor(lock: TokenHolder, send: (words: readonly Word[]) => Promise<Reply>) {
+    super();
+    this.#lock = lock;
+    this.#send = send;
+  }
+
+  /** Carries any command out. */
+  command(...words: Word[]): Pending<Reply> {
+    return this.reading(words, raw);
+  }
+
+  /** @internal */
+  protected override reading<T>(words: readonly Word[], convert: Convert<T>): Pending<T> {
+    const { name, token } = this.#lock;
+    return Pending.of(this.#send(["FENCE", name, token, ...checked(words)]).then(convert));
+  }
+
+  /** @internal */
+  protected override writing<T>(words: readonly Word[], convert: Convert<T>): Pending<T> {
+    return this.reading(words, convert);
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * State of a lock at its holder, without input or output.
+ *
+ * A client cannot know for certain that it still holds a lock at the very moment at which it
+ * writes. There are therefore two ways to write under a lock, and both let the store judge: a
+ * command with the fencing token, which is refused if a later holder has written there; and
+ * `tx.require(lock)` in a transaction.
+ *
+ * @module
+ */
+
+import { LockLostError, NotAcquiredError } from "../errors.js";
+import type { Word, Words } from "../wire/connection.js";
+import { defaultOwner } from "./wait.js";
+
+/** Options of a lock. Times are milliseconds. */
+export interface LockOptions {
+  /** Time for which it stays held if the holder is lost. The default is 30,000. */
+  leaseMs?: number | undefined;
+  /** Longest wait for the lock. Absent: for ever; 0: no wait. */
+  timeoutMs?: number | undefined;
+  /** Whether it admits other holders that share it too. */
+  shared?: boolean | undefined;
+  /** Number of holders in all. */
+  limit?: number | undefined;
+  /** Name in `LOCK.HOLDERS`. The default is one for each process. */
+  owner?: string | undefined;
+  /** Whether to reject with a `DeadlockError` instead of waiting in a cycle. Needs an `owner`. */
+  detect?: boolean | undefined;
+  /** Gives up waiting. */
+  signal?: AbortSignal | undefined;
+}
+
+const LEASE_MS = 30_000;
+/** The part of a lease that its holder relies on: clocks may differ in speed by a tenth. */
+const TRUSTED = 0.9;
+
+/** State of one lock at its holder. */
+export class Hold {
+  readonly name: string;
+  /** @internal */
+  readonly _leaseMs: number;
+  /** @internal */
+  readonly _owner: string;
+  readonly #share: readonly Word[];
+  readonly #detect: boolean;
+  #token: number | undefined;
+  #until = 0;
+  #lost = false;
+
+  constructor(name: string, options: LockOptions) {
+    const { leaseMs = LEASE_MS, shared = false, limit, owner, detect = false } = options;
+    if (!(leaseMs > 0)) throw new RangeError("a lease is longer than nothing");
+    if (shared && limit !== undefined) throw new TypeError("a lock is shared or has a limit");
+    if (detect && owner === undefined) {
+      throw new TypeError("detect needs an owner: a name of its own for each that holds and waits");
+    }
+    this.name = name;
+    this._leaseMs = Math.max(1, Math.round(leaseMs));
+    this._owner = owner ?? defaultOwner();
+    this.#share = shared ? ["SHARED"] : limit !== undefined ? ["LIMIT", limit] : [];
+    this.#detect = detect;
+  }
+
+  /** The fencing token of the last grant. Throws a `NotAcquiredError` if there was none. */
+  get token(): number {
+    if (this.#token === undefined)
+      throw new NotAcquiredError(`the lock ${this.name} was not acquired`);
+    return this.#token;
+  }
+
+  /** The token by which the server knows that the lock is held. */
+  get grant(): number {
+    return this.token;
+  }
+
+  /** Milliseconds for which the holder may rely on the lock, by the monotonic clock. */
+  get leftMs(): number {
+    if (this.#token === undefined || this.#lost) return 0;
+    return Math.max(0, this.#until - performance.now());
+  }
+
+  /** Whether the lock is held and may be relied on. */
+  get held(): boolean {
+    return this.leftMs > 0;
+  }
+
+  /** Whether the lock was held and must not be relied on any more. */
+  get lost(): boolean {
+    return this.#token !== undefined && !this.held;
+  }
+
+  /** Throws a `LockLostError` unless the lock may be relied on. */
+  require(): void {
+    if (!this.held) throw new LockLostError(`the lock ${this.name} is no longer held`);
+  }
+
+  /** @internal The command that acquires. */
+  _words(waitMs: number | undefined): Words {
+    const words: Word[] = [
+      waitMs === 0 ? "LOCK.TRY" : "LOCK.ACQUIRE",
+      this.name,
+      "LEASE",
+      this._leaseMs,
+    ];
+    if (waitMs) words.push("TIMEOUT", Math.max(1, Math.round(waitMs)));
+    if (this.#detect && waitMs !== 0) words.push("DETECT");
+    words.push("OWNER", this._owner, ...this.#share);
+    return words;
+  }
+
+  /**
+   * @internal Whether a grant may be older than known, so that it must be renewed before use: it
+   * began some time after the request; and that of a repeated request may have been revoked,
+   * because the connection of the first one was gone.
+   */
+  _isOld(asked: number, again: boolean): boolean {
+    return again || performance.now() - asked > this._leaseMs * (1 - TRUSTED);
+  }
+
+  /** @internal Records a grant, or a new beginning of the lease, by a request of that time. */
+  _take(token: number, asked: number): void {
+    this.#token = token;
+    this.#lost = false;
+    this.#until = asked + this._leaseMs * TRUSTED;
+  }
+
+  /** @internal */
+  _lose(): void {
+    this.#lost = true;
+  }
+
+  /** @internal Whether the current grant is the one with this token. */
+  _has(token: number): boolean {
+    return this.#token === token;
+  }
+
+  /** @internal Ends the hold; returns its token, if there was one. */
+  _drop(): number | undefined {
+    const token = this.#token;
+    this.#token = undefined;
+    return token;
+  }
+
+  /** @internal Milliseconds until the next renewal, given whether the last one has failed. */
+  _pauseMs(failed: boolean): number {
+    const third = this._leaseMs / 3;
+    return Math.min(failed ? third / 10 : third, this.leftMs);
+  }
+}

@@ -1,0 +1,234 @@
+/**
+ * Connections to the first server that answers, and a pool of them.
+ *
+ * @module
+ */
+
+import { readFile } from "node:fs/promises";
+import type { ConnectionOptions as TlsOptions } from "node:tls";
+import { ClosedError, ConnectionError, ReplyError, translate } from "../errors.js";
+import type { Connection, Driver, Reply, Words } from "./connection.js";
+import { abortable } from "./time.js";
+
+/** Where the servers are, and how to connect to them. */
+export interface ConnectOptions {
+  /** The package that carries the bytes: `ioredis()` or `nodeRedis()`. */
+  driver: Driver;
+  /** Addresses `host:port` of servers of one cluster: the first that answers is used. */
+  addresses: readonly string[];
+  /** Whether to use TLS, or its options as of `tls.connect`. */
+  tls?: boolean | TlsOptions | undefined;
+  username?: string | undefined;
+  password?: string | undefined;
+  /** File with the password, which is read for each connection. */
+  passwordFile?: string | undefined;
+  /** Number of the database. The default is 0. */
+  database?: number | undefined;
+  /** Most connections for transactions, batches and single commands. The default is 32. */
+  connectionsMax?: number | undefined;
+  /** Longest time to connect to one address, in milliseconds. The default is 5,000. */
+  connectTimeoutMs?: number | undefined;
+}
+
+const CONNECTIONS_MAX = 32;
+const CONNECT_TIMEOUT_MS = 5_000;
+const PORT = 6379;
+
+/** A connection of the pool. */
+export class Link {
+  /** Beginnings of transactions that the server is known to accept on this connection. */
+  readonly accepted = new Set<string>();
+  /** Whether it counts towards the limit of the pool. */
+  limited = false;
+  readonly #connection: Connection;
+  #id: Promise<number> | undefined;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** Whether the connection is open, as far as is known. */
+  get open(): boolean {
+    return this.#connection.open;
+  }
+
+  /** As {@link Connection.send}; rejects with a {@link ConnectionError}. */
+  async send(commands: readonly Words[]): Promise<Reply[]> {
+    try {
+      return await this.#connection.send(commands);
+    } catch (error) {
+      this.close();
+      throw new ConnectionError(`the connection broke: ${reason(error)}`, { cause: error });
+    }
+  }
+
+  /** The number by which the server knows the connection. Asked for once. */
+  id(): Promise<number> {
+    this.#id ??= this.send([["CLIENT", "ID"]]).then(([id]) => Number(id));
+    this.#id.catch(() => undefined);
+    return this.#id;
+  }
+
+  close(): void {
+    this.#connection.close();
+  }
+}
+
+/** Connections that are used one after another. */
+export class Pool {
+  readonly #options: ConnectOptions;
+  readonly #addresses: readonly { host: string; port: number }[];
+  readonly #limit: number;
+  /** Index of the address that answered last. */
+  #current = 0;
+  #idle: Link[] = [];
+  readonly #lent = new Set<Link>();
+  /** Number of connections, open or about to be, that count towards the limit. */
+  #limited = 0;
+  readonly #line: (() => void)[] = [];
+  #closed = false;
+
+  constructor(options: ConnectOptions) {
+    if (options.addresses.length === 0) throw new TypeError("connect needs an address at least");
+    this.#options = options;
+    this.#addresses = options.addresses.map(parseAddress);
+    this.#limit = options.connectionsMax ?? CONNECTIONS_MAX;
+    if (!(this.#limit >= 1)) throw new RangeError("connectionsMax is 1 at least");
+  }
+
+  /** A connection for one user, in turn if the limit is reached. */
+  async take(signal?: AbortSignal): Promise<Link> {
+    if (this.#limited >= this.#limit) await this.#turn(signal);
+    else this.#limited += 1;
+    try {
+      const link = await this.takeBeyond(signal);
+      link.limited = true;
+      return link;
+    } catch (error) {
+      this.#pass();
+      throw error;
+    }
+  }
+
+  /**
+   * A connection for one user, whatever the limit: for waits that may be long, and for renewals
+   * that must not wait for them.
+   */
+  async takeBeyond(signal?: AbortSignal): Promise<Link> {
+    this.#check();
+    for (let link = this.#idle.pop(); link; link = this.#idle.pop()) {
+      if (link.open) return this.#lend(link);
+      link.close();
+    }
+    let given = false;
+    const opening = this.#open();
+    try {
+      const link = await abortable(signal, () => opening);
+      given = true;
+      this.#check();
+      return this.#lend(link);
+    } finally {
+      if (!given || this.#closed)
+        opening.then(
+          (link) => link.close(),
+          () => undefined,
+        );
+    }
+  }
+
+  /** Takes a connection back. */
+  give(link: Link): void {
+    if (!this.#lent.delete(link)) return;
+    if (link.open && !this.#closed && this.#idle.length < this.#limit) this.#idle.push(link);
+    else link.close();
+    if (link.limited) {
+      link.limited = false;
+      this.#pass();
+    }
+  }
+
+  /** Closes all connections. */
+  close(): void {
+    this.#closed = true;
+    for (const link of [...this.#idle, ...this.#lent]) link.close();
+    this.#idle = [];
+    for (const go of this.#line.splice(0)) go();
+  }
+
+  #check(): void {
+    if (this.#closed) throw new ClosedError("the client is closed");
+  }
+
+  #lend(link: Link): Link {
+    this.#lent.add(link);
+    return link;
+  }
+
+  async #turn(signal?: AbortSignal): Promise<void> {
+    let go: () => void = () => undefined;
+    const turn = new Promise<void>((resolve) => (go = resolve));
+    this.#line.push(go);
+    try {
+      await abortable(signal, () => turn);
+    } catch (error) {
+      const place = this.#line.indexOf(go);
+      // The turn may have come at the moment at which the caller gave up.
+      if (place < 0) this.#pass();
+      else this.#line.splice(place, 1);
+      throw error;
+    }
+  }
+
+  /** Passes a place within the limit on to the next in line. */
+  #pass(): void {
+    const go = this.#line.shift();
+    if (go) go();
+    else this.#limited -= 1;
+  }
+
+  async #open(): Promise<Link> {
+    const { driver, tls, username, passwordFile, database, connectTimeoutMs } = this.#options;
+    const count = this.#addresses.length;
+    const failures: string[] = [];
+    let cause: unknown;
+    for (let step = 0, first = this.#current; step < count; step++) {
+      const index = (first + step) % count;
+      const address = this.#addresses[index]!;
+      try {
+        const password = passwordFile ? await readPassword(passwordFile) : this.#options.password;
+        const connection = await driver.open({
+          ...address,
+          tls: tls === true ? {} : tls || undefined,
+          username,
+          password,
+          database,
+          connectTimeoutMs: connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
+        });
+        this.#current = index;
+        return new Link(connection);
+      } catch (error) {
+        if (error instanceof ReplyError) throw translate(error);
+        cause = error;
+        failures.push(`${address.host}:${address.port}: ${reason(error)}`);
+      }
+    }
+    throw new ConnectionError(`no server could be reached (${failures.join("; ")})`, { cause });
+  }
+}
+
+function parseAddress(text: string): { host: string; port: number } {
+  const parts = /^(?:\[([^\]]+)\]|([^:]+))(?::(\d+))?$/.exec(text);
+  const host = parts?.[1] ?? parts?.[2];
+  if (host === undefined)
+    throw new TypeError(`an address is host:port, not ${JSON.stringify(text)}`);
+  return { host, port: parts?.[3] === undefined ? PORT : Number(parts[3]) };
+}
+
+async function readPassword(path: string): Promise<string> {
+  return (await readFile(path, "utf8")).replace(/\r?\n$/, "");
+}
+
+function reason(error: unknown): string {
+  if (error instanceof AggregateError && error.errors.length > 0) return reason(error.errors[0]);
+  return error instanceof Error ? error.message || error.name : String(error);
+}
