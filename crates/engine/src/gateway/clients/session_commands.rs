@@ -129,7 +129,7 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     ("txn", -2, TRANSACTION.and(ALONE), Keys::None,
         "Begins and ends an interactive transaction, whose reads answer at once.",
         "BEGIN [READONLY] [BLIND] [STRICT] [FORUPDATE] [IDLE milliseconds] [TIMEOUT milliseconds] | \
-         COMMIT | ABORT | FORUPDATE command [arg ...] | HOLDERS key",
+         COMMIT | ABORT | FORUPDATE command [arg ...] | HOLDERS key | RESOLVE name number",
         "O(1); COMMIT that of the deferred commands");
     ("unwatch", 1, TRANSACTION, Keys::None, "Forgets all watched keys.", "", "O(1)");
     ("watch", -2, TRANSACTION.and(ALONE), Keys::ALL,
