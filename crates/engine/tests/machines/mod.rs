@@ -81,7 +81,7 @@ impl World {
             }
             ["hears"] => self.hear(own, |_| true),
             ["hears", from] => {
-                let from = u64::from(number(from).unwrap());
+                let from: u64 = from.parse().unwrap();
                 self.hear(own, |message| message.from == from);
             }
             ["synced"] => self.synced(own),
