@@ -38,6 +38,7 @@ from .script import (
     Requests,
     RetryPolicy,
     Script,
+    check_kind,
     is_connected,
     pool_words,
     writers,
@@ -128,6 +129,7 @@ class Transaction(OnDatabase, AsyncCoreCommands):
     def execute_command(self, *args, **options):
         """Sends a command: at once if its reply is needed, with the next one otherwise."""
         self._check_open()
+        check_kind(args, "a transaction")
         if str(args[0]).upper() in self._writes:
             return self._script.defer(list(args), options)
         return Asked(self._ask(list(args), args[0], options))
@@ -140,6 +142,7 @@ class Transaction(OnDatabase, AsyncCoreCommands):
     def announce(self, args, options):
         """Sends a command that announces a write of what it reads."""
         self._check_open()
+        check_kind(args, "a transaction")
         return Asked(self._ask(["TXN", "FORUPDATE", *args], args[0], options))
 
     async def _ask(self, words, name, options):
@@ -253,6 +256,7 @@ class Batch(OnDatabase, AsyncCoreCommands):
 
     def execute_command(self, *args, **options):
         """Adds a command."""
+        check_kind(args, "a batch")
         return self._script.defer(list(args), options)
 
     async def execute(self, raise_on_error=True):
@@ -263,7 +267,7 @@ class Batch(OnDatabase, AsyncCoreCommands):
             return await self._execute(script, script.take(request=next(requests)), raise_on_error)
 
     async def _execute(self, script, commands, raise_on_error):
-        last = None
+        last, sent = None, False
         for pause in self._policy.pauses():
             await asyncio.sleep(pause)
             try:
@@ -274,9 +278,11 @@ class Batch(OnDatabase, AsyncCoreCommands):
             except RepeatedError:
                 script.lose()
                 raise
-            except (BusyError, ConnectionError, TimeoutError) as error:
+            except BusyError as error:
                 last = error
-        if isinstance(last, BusyError):
+            except (ConnectionError, TimeoutError) as error:
+                last, sent = error, True
+        if not sent:
             raise last
         raise CommitUnknown(f"the connection broke: {last}") from last
 

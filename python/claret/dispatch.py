@@ -11,19 +11,12 @@ from redis.commands.core import CoreCommands
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from . import rules
-from .errors import CommitUnknown, OrderError, TransactionClosed, translate
+from .errors import CommitUnknown, TransactionClosed, translate
 from .later import Later, check_words
-from .script import OnDatabase, is_connected, pool_words
+from .script import OnDatabase, check_kind, is_connected, pool_words
 
 # Most unanswered commands; the oldest reply is awaited before another command is sent.
 WINDOW = 256
-
-# Commands that change the connection for its next user, or that have no single reply.
-NOT_HERE = frozenset(
-    "AUTH CLIENT DISCARD EXEC HELLO MONITOR MULTI PSUBSCRIBE PUNSUBSCRIBE QUIT RESET SELECT "
-    "SSUBSCRIBE SUBSCRIBE SUNSUBSCRIBE TXN UNSUBSCRIBE UNWATCH WATCH".split()
-)
-
 
 class Promise(Later):
     """A reply that may not have arrived yet. It has no other use: wait for it first."""
@@ -103,9 +96,7 @@ class Issued(OnDatabase):
             raise TransactionClosed("a dispatch sends commands inside of its `with` block")
         if self._watch:
             self._watch.sent_by()
-        name = str(args[0]).upper().split()[0]
-        if name in NOT_HERE:
-            raise OrderError(f"{name} is not for a dispatch: it is about a connection of its own")
+        check_kind(args, "a dispatch")
         check_words(args)
         return list(args)
 

@@ -17,6 +17,7 @@ from redis.exceptions import ResponseError
 
 from .errors import (
     ClaretError,
+    OrderError,
     RepeatedError,
     TransactionClosed,
     Undone,
@@ -53,6 +54,38 @@ class RetryPolicy:
             if attempt and time.monotonic() - since >= self.deadline_s:
                 return
             yield self.pause(attempt) if attempt else 0
+
+
+# Commands that change the connection for its next user, that begin or end a transaction, or that have
+# no single reply.
+NOT_HERE = frozenset(
+    "AUTH CLIENT DISCARD EXEC HELLO MONITOR MULTI PSUBSCRIBE PUNSUBSCRIBE QUIT RESET SELECT "
+    "SSUBSCRIBE SUBSCRIBE SUNSUBSCRIBE TXN UNSUBSCRIBE UNWATCH WATCH".split()
+)
+
+# Upper bound of time-outs of a transaction, in seconds.
+SECONDS_MAX = 86_400
+
+# Longest text of ``once``, in bytes: the name of a request has 64.
+ONCE_BYTES_MAX = 59
+
+
+def check_kind(args, place):
+    """Raises :class:`OrderError` for a command that is about a connection."""
+    name = str(_text(args[0])).upper().split()[0]
+    if name in NOT_HERE:
+        raise OrderError(f"{name} is not for {place}: it is about a connection of its own")
+
+
+def check_once(once):
+    """Raises ``ValueError`` unless a text can be the name of a request.
+
+    The server would refuse the name, and carry the commands behind it out one by one.
+    """
+    if not isinstance(once, str) or not 1 <= len(once.encode()) <= ONCE_BYTES_MAX:
+        raise ValueError(f"once is a text of 1 to {ONCE_BYTES_MAX} bytes, not {once!r}")
+    if any(letter.isspace() or not letter.isprintable() for letter in once):
+        raise ValueError(f"once is a text without spaces and control characters, not {once!r}")
 
 
 class OnDatabase:
@@ -99,6 +132,7 @@ class Requests:
         With a text ``once`` they are those of that text, from the first one on, in every process.
         """
         if once is not None:
+            check_once(once)
             yield ([f"once:{once}", number] for number in itertools.count(1))
             return
         if self._names[0] != os.getpid():
@@ -298,6 +332,10 @@ class Manner:
     def __post_init__(self):
         if self.readonly and self.for_update:
             raise ValueError("a transaction that only reads is not for_update")
+        for seconds in (self.idle_timeout, self.transaction_timeout):
+            # The server would refuse to begin, and carry the commands behind it out one by one.
+            if seconds is not None and not 0 <= seconds <= SECONDS_MAX:
+                raise ValueError(f"a time-out is from 0 to {SECONDS_MAX} seconds, not {seconds!r}")
 
     def words(self):
         """The command that begins the transaction."""

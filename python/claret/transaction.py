@@ -9,7 +9,15 @@ from redis.exceptions import ConnectionError, RedisError, ResponseError, Timeout
 from . import rules
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
 from .hold import check_held
-from .script import ForUpdate, Manner, OnDatabase, Script, is_connected, pool_words
+from .script import (
+    ForUpdate,
+    Manner,
+    OnDatabase,
+    Script,
+    check_kind,
+    is_connected,
+    pool_words,
+)
 
 
 class Lane:
@@ -106,6 +114,7 @@ class Transaction(OnDatabase, CoreCommands):
     def execute_command(self, *args, **options):
         """Sends a command: at once if its reply is needed, with the next one otherwise."""
         self._check_open()
+        check_kind(args, "a transaction")
         if str(args[0]).upper() in self._writes:
             return self._script.defer(list(args), options)
         return self._ask(list(args), args[0], options)
@@ -122,6 +131,7 @@ class Transaction(OnDatabase, CoreCommands):
     def announce(self, args, options):
         """Sends a command that announces a write of what it reads."""
         self._check_open()
+        check_kind(args, "a transaction")
         return self._ask(["TXN", "FORUPDATE", *args], args[0], options)
 
     def _ask(self, words, name, options):
@@ -251,6 +261,7 @@ class Batch(OnDatabase, CoreCommands):
 
     def execute_command(self, *args, **options):
         """Adds a command."""
+        check_kind(args, "a batch")
         return self._script.defer(list(args), options)
 
     def execute(self, raise_on_error=True):
@@ -267,7 +278,7 @@ class Batch(OnDatabase, CoreCommands):
             return self._execute(script, script.take(request=next(requests)), raise_on_error)
 
     def _execute(self, script, commands, raise_on_error):
-        last = None
+        last, sent = None, False
         for pause in self._policy.pauses():
             time.sleep(pause)
             try:
@@ -278,9 +289,11 @@ class Batch(OnDatabase, CoreCommands):
             except RepeatedError:
                 script.lose()
                 raise
-            except (BusyError, ConnectionError, TimeoutError) as error:
+            except BusyError as error:
                 last = error
-        if isinstance(last, BusyError):
+            except (ConnectionError, TimeoutError) as error:
+                last, sent = error, True
+        if not sent:
             raise last
         raise CommitUnknown(f"the connection broke: {last}") from last
 

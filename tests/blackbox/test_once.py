@@ -102,3 +102,33 @@ def test_a_function_that_hides_a_conflict_is_run_again(server):
 
     assert db.run(hides) == "done" and len(attempts) == 2
     assert other.get("c") == "1"
+
+
+def test_what_the_server_would_refuse_to_begin_is_refused_before_anything_is_sent(server):
+    db = claret.Claret(port=server.port, decode_responses=True)
+    db.flushall()
+    for once in ("", "a b", "x" * 60, 5):
+        with pytest.raises(ValueError, match="once"):
+            db.run(count, once=once)
+        with pytest.raises(ValueError, match="once"), db.batch(once=once) as batch:
+            batch.incr("n")
+    with pytest.raises(ValueError, match="time-out"):
+        db.run(count, idle_timeout=-1)
+    assert db.get("n") is None
+
+
+@pytest.mark.parametrize("words", ["TXN ABORT", "DISCARD", "EXEC", "RESET", "SELECT 3", "QUIT"])
+def test_commands_about_the_connection_are_not_for_transactions(server, words):
+    db = claret.Claret(port=server.port, decode_responses=True)
+    db.flushall()
+
+    def careless(tx):
+        tx.set("n", "1")
+        tx.execute_command(*words.split())
+
+    with pytest.raises(claret.OrderError, match="about a connection"):
+        db.run(careless)
+    with pytest.raises(claret.OrderError, match="about a connection"), db.batch() as batch:
+        batch.set("n", "1")
+        batch.execute_command(*words.split())
+    assert db.get("n") is None
