@@ -8,6 +8,9 @@ README = (ROOT / "README.md").read_text()
 LOCKS_GUIDE = (ROOT / "docs/guide/locks.md").read_text()
 PIPELINES_GUIDE = (ROOT / "docs/guide/pipelines.md").read_text()
 PYTHON_GUIDE = (ROOT / "docs/guide/python.md").read_text()
+FIRST_HOUR = (ROOT / "docs/start/first-hour.md").read_text()
+STOCK_CLIENTS = (ROOT / "docs/howto/stock-clients.md").read_text()
+FROM_REDIS = (ROOT / "docs/howto/from-redis.md").read_text()
 TRANSACTIONS_GUIDE = (ROOT / "docs/guide/transactions.md").read_text()
 
 
@@ -101,3 +104,45 @@ def test_the_guide_for_pipelines(make_server):
         code = block.replace("6379", str(server.port))
         exec(compile(code, "docs/guide/pipelines.md", "exec"), names)
     assert names["db"].llen("timeline:ben") == 3 and names["sent"]
+
+
+def run_python(text, port):
+    """Carries the blocks of a document out that are Python, in one session; gives its names."""
+    names = {"__name__": "page"}
+    python = [block for block in blocks(text) if re.match(r"(from|import|def) ", block)]
+    assert python
+    for block in python:
+        exec(compile(block.replace("6379", str(port)), "a page", "exec"), names)
+    return names
+
+
+def test_the_program_of_the_first_hour(server):
+    names = run_python(FIRST_HOUR, server.port)
+    assert names["booked"] == 100
+
+
+def test_the_loop_for_a_stock_client(server):
+    page = section(STOCK_CLIENTS, "The loop")
+    names = run_python(page[: page.index("### ioredis")], server.port)
+    with server.client() as client:
+        client.set("left", 3)
+        assert [names["run"](names["sell"]) for _ in range(3)] == [2, 1, 0]
+        assert client.get("left") == "0"
+
+
+def test_the_copy_from_redis(server, make_server):
+    source = make_server().start()
+    with source.client(decode_responses=False) as old, server.client(decode_responses=False) as new:
+        new.flushall()
+        old.set("s", "text", px=60_000)
+        old.hset("h", mapping={"a": "1"})
+        old.rpush("l", "x", "y")
+        old.sadd("m", "x")
+        old.zadd("z", {"x": 1.5})
+        page = section(FROM_REDIS, "Copying the data")
+        [program] = [block for block in blocks(page) if block.startswith("import redis")]
+        names = {}
+        exec(compile(program[: program.rindex("copy(redis")], "a page", "exec"), names)
+        names["copy"](old, new)
+        assert new.dbsize() == 5 and 0 < new.pttl("s") <= 60_000
+        assert (new.lrange("l", 0, -1), new.zscore("z", "x")) == ([b"x", b"y"], 1.5)
