@@ -76,6 +76,12 @@ func (b *Batch) process(_ context.Context, command redis.Cmder) error {
 	if b.done {
 		return failure.New(ErrClosed, "the batch has been executed", nil)
 	}
+	if err := checkTogether(command.Args()); err != nil {
+		if b.failed == nil {
+			b.failed = err
+		}
+		return err
+	}
 	err := b.words.Defer(command)
 	if script.CheckWords(command.Args()) != nil && b.failed == nil {
 		b.failed = err
@@ -115,23 +121,28 @@ func (b *Batch) execute(ctx context.Context) ([]any, error) {
 	counter := b.db.requests.Borrow()
 	defer b.db.requests.Return(counter)
 	b.words.End(append([]any{"EXEC"}, b.guards...))
-	number := redis.NewCmd(ctx, counter.Next().Words()...)
+	request := counter.Next()
 	commands, err := b.words.Take(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	commands = append([]redis.Cmder{number}, commands...)
 	var last error
 	// Whether it was sent, and may have taken effect.
 	sent := false
 	for attempts := script.Default.Begin(); attempts.Next(ctx); {
-		err := b.attempt(ctx, commands)
+		err := b.attempt(ctx, request, commands)
 		if err == nil {
 			return b.settle(commands[len(commands)-1].(*redis.Cmd))
 		}
 		last = err
 		known := isKnown(err)
 		switch {
+		case failure.IsOpening(err):
+			// Under this number the server may have carried out a part: it is not used again.
+			if sent || !errors.Is(err, ErrBusy) {
+				return nil, openingFailed(err, sent)
+			}
+			request = counter.Next()
 		case errors.Is(err, ErrConnection), errors.Is(err, ErrBusy):
 		case errors.Is(err, ErrUnknown), !known && !failure.IsReply(err):
 			sent = true
@@ -148,7 +159,18 @@ func (b *Batch) execute(ctx context.Context) ([]any, error) {
 	return nil, last
 }
 
-func (b *Batch) attempt(ctx context.Context, commands []redis.Cmder) error {
+// openingFailed is the error of a refused beginning; lost tells that an earlier attempt under the
+// same number may have taken effect.
+func openingFailed(err error, lost bool) error {
+	if lost && !errors.Is(err, ErrUnknown) {
+		return failure.New(ErrUnknown, err.Error(), nil)
+	}
+	return err
+}
+
+func (b *Batch) attempt(
+	ctx context.Context, request *script.Request, commands []redis.Cmder,
+) error {
 	lane, err := b.db.lanes.Take(ctx)
 	if err != nil {
 		return err
@@ -157,7 +179,11 @@ func (b *Batch) attempt(ctx context.Context, commands []redis.Cmder) error {
 	for _, command := range commands {
 		command.SetErr(nil)
 	}
-	if err := lane.Exchange(ctx, b.db.options.ReplyTimeout, commands...); err != nil {
+	opening := []redis.Cmder{
+		redis.NewCmd(ctx, request.Words()...), redis.NewCmd(ctx, "MULTI"),
+	}
+	limit := b.db.options.ReplyTimeout
+	if err := lane.Begin(ctx, limit, "MULTI", opening, commands); err != nil {
 		lane.Abandon()
 		return err
 	}

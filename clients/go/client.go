@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -180,33 +181,44 @@ func (db *DB) isWrite(ctx context.Context, name string) (bool, error) {
 	return db.writers[strings.ToUpper(name)], nil
 }
 
-// askAndWait sends commands over a connection of their own, waits for the reply to the last one,
-// which may take this long (0: without limit), and returns it; nil is nil.
-func (db *DB) askAndWait(ctx context.Context, wait time.Duration, commands ...[]any) (any, error) {
+// askAndWait sends a command, under a number if that is not nil, over a connection of its own, waits
+// for the reply, which may take this long (0: without limit), and returns it; nil is nil.
+func (db *DB) askAndWait(
+	ctx context.Context, wait time.Duration, request *script.Request, words []any,
+) (any, error) {
 	lane, err := db.lanes.TakeToWait()
 	if err != nil {
 		return nil, err
 	}
-	sent := make([]redis.Cmder, 0, len(commands))
-	for _, words := range commands {
-		sent = append(sent, redis.NewCmd(ctx, words...))
+	command := redis.NewCmd(ctx, words...)
+	if request == nil {
+		err = lane.Exchange(ctx, limitOf(wait), command)
+	} else {
+		opening := []redis.Cmder{redis.NewCmd(ctx, request.Words()...)}
+		err = lane.Begin(ctx, limitOf(wait), "REQUEST", opening, []redis.Cmder{command})
 	}
-	limit := time.Duration(0)
-	if wait > 0 {
-		limit = wait + link.GraceMax
-	}
-	if err := lane.Exchange(ctx, limit, sent...); err != nil {
+	if err != nil {
 		// The connection is closed: the server then takes back what it would grant too late.
 		lane.Abandon()
 		return nil, err
 	}
 	lane.Release()
-	for _, command := range sent {
-		if err := command.Err(); err != nil && !errors.Is(err, redis.Nil) {
-			return nil, failure.Translate(err)
-		}
+	return replyOf(command)
+}
+
+func replyOf(command *redis.Cmd) (any, error) {
+	if err := command.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, failure.Translate(err)
 	}
-	return sent[len(sent)-1].(*redis.Cmd).Val(), nil
+	return command.Val(), nil
+}
+
+// limitOf is the longest time for the reply to a wait.
+func limitOf(wait time.Duration) time.Duration {
+	if wait > 0 {
+		return wait + link.GraceMax
+	}
+	return 0
 }
 
 // labels gives the errors of single commands their kinds, refuses placeholders as words, and lets a
@@ -222,13 +234,13 @@ func (l labels) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if err := script.CheckWords(command.Args()); err != nil {
 			return err
 		}
-		name := strings.ToUpper(command.Name())
-		switch {
-		case name == "HELLO", name == "AUTH":
+		name := nameOf(command.Args(), 0)
+		if !isOfProgram(command) && (name == "HELLO" || name == "AUTH") {
 			// The beginning of a new connection, which comes by here too.
 			return next(ctx, command)
-		case ofConnection[name]:
-			return failure.Order(name + " is about a connection of its own")
+		}
+		if err := checkSingle(command.Args()); err != nil {
+			return err
 		}
 		send := next
 		if ctx.Done() != nil {
@@ -245,7 +257,7 @@ func (l labels) overLane(ctx context.Context, command redis.Cmder) error {
 		return err
 	}
 	limit := l.db.options.ReplyTimeout
-	if waiting[strings.ToUpper(command.Name())] {
+	if waiting[nameOf(command.Args(), 0)] {
 		limit = 0
 	}
 	if err := lane.Exchange(ctx, limit, command); err != nil {
@@ -256,10 +268,20 @@ func (l labels) overLane(ctx context.Context, command redis.Cmder) error {
 	return command.Err()
 }
 
-func (labels) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+// isOtherDatabase tells whether a command is a SELECT other than that of a new connection.
+func (l labels) isOtherDatabase(command redis.Cmder) bool {
+	words := command.Args()
+	return nameOf(words, 0) == "SELECT" && nameOf(words, 1) != strconv.Itoa(l.db.options.Database)
+}
+
+func (l labels) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
 		for _, command := range commands {
-			if err := script.CheckWords(command.Args()); err != nil {
+			err := script.CheckWords(command.Args())
+			if err == nil && (isOfProgram(command) || l.isOtherDatabase(command)) {
+				err = checkSingle(command.Args())
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -270,10 +292,6 @@ func (labels) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 		return failure.GaveUp(ctx, failure.Broken(failure.Translate(err)))
 	}
 }
-
-// ofConnection are commands that change a connection for its next user, or have no single reply.
-var ofConnection = set("AUTH DISCARD EXEC HELLO MONITOR MULTI PSUBSCRIBE PUNSUBSCRIBE QUIT RESET " +
-	"SELECT SSUBSCRIBE SUBSCRIBE SUNSUBSCRIBE UNSUBSCRIBE UNWATCH WATCH")
 
 // waiting are commands whose reply may take as long as they say.
 var waiting = set("BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN WAIT WAITAOF " +

@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -113,11 +111,10 @@ func (d *Dispatch) check(words []any) error {
 	case len(words) == 0:
 		return failure.Order("a command has words")
 	}
-	name, _, _ := strings.Cut(strings.ToUpper(fmt.Sprint(words[0])), " ")
-	if ofConnection[name] || name == "CLIENT" || name == "TXN" {
-		return failure.Order(name + " is about a connection of its own")
+	if err := script.CheckWords(words); err != nil {
+		return err
 	}
-	return script.CheckWords(words)
+	return checkTogether(words)
 }
 
 // read gives the replies to the futures, in their order.

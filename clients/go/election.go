@@ -95,7 +95,7 @@ func (db *DB) Observe(ctx context.Context, name string, next func(*Leader) bool)
 		asked := time.Now()
 		wait := milliseconds(observeMax)
 		words := []any{"ELECTION.OBSERVE", name, "AFTER", seen, "TIMEOUT", wait}
-		reply, err := db.askAndWait(ctx, observeMax, words)
+		reply, err := db.askAndWait(ctx, observeMax, nil, words)
 		if err != nil && !isPassing(err) {
 			return failure.GaveUp(ctx, err)
 		}
@@ -158,7 +158,7 @@ func (db *DB) Barrier(
 		if wait > 0 {
 			words = append(words, "TIMEOUT", milliseconds(wait))
 		}
-		reply, err := db.askAndWait(ctx, wait, request.Words(), words)
+		reply, err := db.askAndWait(ctx, wait, request, words)
 		generation, isReleased := reply.(int64)
 		switch {
 		case err == nil && isReleased:

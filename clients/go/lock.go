@@ -113,26 +113,15 @@ func (db *DB) acquire(
 		return nil, err
 	}
 	counter := db.requests.Borrow()
-	defer db.requests.Return(counter)
 	lock := &Lock{db: db, name: name, options: options, ended: make(chan struct{})}
-	for {
-		token, asked, again, err := lock.ask(ctx, counter.Next(), command)
-		if err != nil {
-			return nil, err
-		}
-		lock.token, lock.until = token, asked.Add(lock.relied())
-		// The server may have ended the grant if it noticed the end of a first connection.
-		if !again && time.Since(asked) <= options.Lease/10 {
-			break
-		}
-		held, err := lock.confirm(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if held {
-			break
-		}
-		lock.over = false
+	remains, err := lock.obtain(ctx, counter, command)
+	if remains == nil {
+		db.requests.Return(counter)
+	} else {
+		giveBack(remains, func() { db.requests.Return(counter) })
+	}
+	if err != nil {
+		return nil, err
 	}
 	lock.ctx, lock.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	renewing, stop := context.WithCancel(context.Background())
@@ -141,36 +130,69 @@ func (db *DB) acquire(
 	return lock, nil
 }
 
+// obtain requests the lock until it is held. If it fails, the function that it returns, unless that
+// is nil, gives back what may have been granted all the same.
+func (l *Lock) obtain(
+	ctx context.Context, counter *script.Counter, command []any,
+) (remains func(), err error) {
+	for {
+		token, asked, again, remains, err := l.ask(ctx, counter.Next(), command)
+		if err != nil {
+			return remains, err
+		}
+		l.token, l.until = token, asked.Add(l.relied())
+		// The server may have ended the grant if it noticed the end of a first connection.
+		if !again && time.Since(asked) <= l.options.Lease/10 {
+			return nil, nil
+		}
+		held, err := l.confirm(ctx)
+		if err != nil {
+			return func() { l.discard(token) }, err
+		}
+		if held {
+			return nil, nil
+		}
+		l.over = false
+	}
+}
+
 // ask requests the lock under a number until there is an answer; again tells that it was repeated.
 func (l *Lock) ask(
 	ctx context.Context, request *script.Request, command []any,
-) (token int64, asked time.Time, again bool, err error) {
+) (token int64, asked time.Time, again bool, remains func(), err error) {
 	begun, options := time.Now(), l.options
+	search := func() { l.search(request, command) }
 	attempts := script.Default.Begin()
 	for {
 		if !attempts.Next(ctx) {
 			if err == nil {
 				err = ctx.Err()
 			}
-			return 0, asked, again, failure.GaveUp(ctx, err)
+			if again {
+				remains = search
+			}
+			return 0, asked, again, remains, failure.GaveUp(ctx, err)
 		}
 		asked = time.Now()
 		wait := left(options.Timeout, begun)
 		if options.NoWait {
 			wait = time.Millisecond
 		}
-		words := append(append([]any{}, command...), l.words(wait)...)
+		words := append(append([]any{}, command...), options.words(wait)...)
 		var reply any
-		reply, err = l.db.askAndWait(ctx, wait, request.Words(), words)
+		reply, remains, err = l.attempt(ctx, wait, request, words, search)
 		if err == nil {
 			token, isGranted := reply.(int64)
 			if !isGranted {
 				err = failure.New(ErrNotAcquired, "the lock "+l.name+" was not free in time", nil)
 			}
-			return token, asked, again, err
+			return token, asked, again, nil, err
 		}
 		if !isPassing(err) {
-			return 0, asked, again, err
+			if again && remains == nil {
+				remains = search
+			}
+			return 0, asked, again, remains, err
 		}
 		again = true
 		if time.Since(asked) > time.Second {
@@ -182,8 +204,10 @@ func (l *Lock) ask(
 
 // confirm renews the lease of a lock that was just granted, until there is an answer.
 func (l *Lock) confirm(ctx context.Context) (held bool, err error) {
-	for attempts := script.Default.Begin(); attempts.Next(ctx); {
-		if held, err = l.renew(ctx); err == nil || !isPassing(err) {
+	fresh := false
+	for attempts := script.Default.Begin(); attempts.Next(ctx); fresh = true {
+		held, err = l.renew(ctx, fresh)
+		if err == nil || ctx.Err() == nil && !isPassing(err) && !errors.Is(err, context.DeadlineExceeded) {
 			return held, err
 		}
 	}
@@ -193,23 +217,22 @@ func (l *Lock) confirm(ctx context.Context) (held bool, err error) {
 	return false, failure.GaveUp(ctx, err)
 }
 
-func (l *Lock) words(wait time.Duration) []any {
-	options := l.options
-	words := []any{"LEASE", options.Lease.Milliseconds(), "OWNER", options.Owner}
-	if wait > 0 && !options.NoWait {
+func (o LockOptions) words(wait time.Duration) []any {
+	words := []any{"LEASE", o.Lease.Milliseconds(), "OWNER", o.Owner}
+	if wait > 0 && !o.NoWait {
 		words = append(words, "TIMEOUT", milliseconds(wait))
 	}
-	if options.Shared {
+	if o.Shared {
 		words = append(words, "SHARED")
 	}
-	if options.Limit > 0 {
-		words = append(words, "LIMIT", options.Limit)
+	if o.Limit > 0 {
+		words = append(words, "LIMIT", o.Limit)
 	}
-	if options.Detect {
+	if o.Detect {
 		words = append(words, "DETECT")
 	}
-	if options.tokens > 0 {
-		words = append(words, "TOKENS", options.tokens)
+	if o.tokens > 0 {
+		words = append(words, "TOKENS", o.tokens)
 	}
 	return words
 }
@@ -241,11 +264,29 @@ func (l *Lock) left() time.Duration {
 
 func (l *Lock) relied() time.Duration { return l.options.Lease * trusted / 100 }
 
-// renew begins the lease anew; false means that the lock is lost.
-func (l *Lock) renew(ctx context.Context) (bool, error) {
+// renew begins the lease anew; false means that the lock is lost. The answer must come within a part
+// of the lease, so that there is time for other attempts, over fresh connections.
+func (l *Lock) renew(ctx context.Context, fresh bool) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(l.options.Lease/6, time.Millisecond))
+	defer cancel()
+	take := l.db.lanes.TakeToWait
+	if fresh {
+		take = l.db.lanes.TakeFresh
+	}
+	lane, err := take()
+	if err != nil {
+		return false, err
+	}
 	asked := time.Now()
 	lease := l.options.Lease.Milliseconds()
-	renewed, err := l.db.Do(ctx, "LOCK.RENEW", l.name, l.token, "LEASE", lease).Int64()
+	command := redis.NewCmd(ctx, "LOCK.RENEW", l.name, l.token, "LEASE", lease)
+	if err := lane.Exchange(ctx, 0, command); err != nil {
+		lane.Abandon()
+		return false, failure.GaveUp(ctx, failure.Broken(err))
+	}
+	lane.Release()
+	renewed, err := command.Int64()
+	err = failure.Translate(err)
 	if err != nil {
 		return false, err
 	}
@@ -263,7 +304,7 @@ func (l *Lock) renew(ctx context.Context) (bool, error) {
 func (l *Lock) keep(ctx context.Context) {
 	defer close(l.ended)
 	third := l.options.Lease / 3
-	pause := third
+	pause, fresh := third, false
 	for {
 		rest := l.left()
 		if rest <= 0 {
@@ -274,8 +315,9 @@ func (l *Lock) keep(ctx context.Context) {
 			return
 		}
 		within, cancel := context.WithTimeout(ctx, max(l.left(), 0))
-		held, err := l.renew(within)
+		held, err := l.renew(within, fresh)
 		cancel()
+		fresh = err != nil
 		switch {
 		case err != nil:
 			pause = third / 10
@@ -348,13 +390,21 @@ func (db *DB) Fenced(held Held) *Fenced { return &Fenced{db: db, held: held} }
 
 // Do carries out a command.
 func (f *Fenced) Do(ctx context.Context, words ...any) *redis.Cmd {
-	return f.db.Do(ctx, append([]any{"FENCE", f.held.Name(), f.held.Token()}, words...)...)
+	words = append([]any{"FENCE", f.held.Name(), f.held.Token()}, words...)
+	if err := checkTogether(words); err != nil {
+		command := redis.NewCmd(ctx, words...)
+		command.SetErr(err)
+		return command
+	}
+	return f.db.Do(ctx, words...)
 }
 
 // isPassing tells whether a request with a number is to be sent again.
 func isPassing(err error) bool {
 	known := isKnown(err)
 	switch {
+	case failure.IsOpening(err):
+		return false
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
 	case errors.Is(err, ErrBusy), errors.Is(err, ErrUnknown), errors.Is(err, ErrConnection):

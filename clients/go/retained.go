@@ -177,7 +177,7 @@ func (r *Retained) listen(grant *Lock) {
 	third := r.options.Lease / 3
 	for ctx.Err() == nil {
 		words := []any{"LOCK.WANTED", r.name, grant.Token(), "TIMEOUT", milliseconds(third)}
-		reply, err := r.db.askAndWait(ctx, third, words)
+		reply, err := r.db.askAndWait(ctx, third, nil, words)
 		waiters, isTold := reply.(int64)
 		switch {
 		case err != nil:

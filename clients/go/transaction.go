@@ -3,9 +3,11 @@ package claret
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/redis/go-redis/v9"
 
@@ -72,7 +74,11 @@ func (tx *Tx) Ask(ctx context.Context, words ...any) *redis.Cmd {
 // AskForUpdate is Ask for a command whose keys are written afterwards. Of transactions that
 // announce a write of a key one has it at a time, and none of them has to be run again.
 func (tx *Tx) AskForUpdate(ctx context.Context, words ...any) *redis.Cmd {
-	return tx.Ask(ctx, append([]any{"TXN", "FORUPDATE"}, words...)...)
+	command := redis.NewCmd(ctx, append([]any{"TXN", "FORUPDATE"}, words...)...)
+	tx.mutex.Lock()
+	defer tx.mutex.Unlock()
+	command.SetErr(tx.askChecked(ctx, command, words))
+	return command
 }
 
 // Write adds a command that travels with the next one or with the commit. A placeholder among its
@@ -119,7 +125,7 @@ func (tx *Tx) write(ctx context.Context, command redis.Cmder) error {
 	}
 	tx.mutex.Lock()
 	defer tx.mutex.Unlock()
-	if err := tx.usable(command); err != nil {
+	if err := tx.usable(command.Args()); err != nil {
 		return err
 	}
 	return tx.words.Defer(command)
@@ -129,7 +135,12 @@ func (tx *Tx) write(ctx context.Context, command redis.Cmder) error {
 func (tx *Tx) ask(ctx context.Context, command redis.Cmder) error {
 	tx.mutex.Lock()
 	defer tx.mutex.Unlock()
-	if err := tx.usable(command); err != nil {
+	return tx.askChecked(ctx, command, command.Args())
+}
+
+// askChecked asks, if words may be part of the transaction: those of the command of the program.
+func (tx *Tx) askChecked(ctx context.Context, command redis.Cmder, words []any) error {
+	if err := tx.usable(words); err != nil {
 		return err
 	}
 	_, err := tx.exchange(ctx, command)
@@ -140,16 +151,16 @@ func (tx *Tx) ask(ctx context.Context, command redis.Cmder) error {
 	return err
 }
 
-func (tx *Tx) usable(command redis.Cmder) error {
+func (tx *Tx) usable(words []any) error {
 	if !tx.open {
 		return failure.New(ErrClosed, "the transaction has ended", nil)
 	}
 	if tx.failed != nil {
 		return tx.failed
 	}
-	err := script.CheckWords(command.Args())
-	if name := strings.ToUpper(command.Name()); err == nil && ofConnection[name] {
-		err = failure.Order(name + " is not allowed in a transaction")
+	err := script.CheckWords(words)
+	if err == nil {
+		err = checkTogether(words)
 	}
 	tx.note(err)
 	return err
@@ -158,12 +169,22 @@ func (tx *Tx) usable(command redis.Cmder) error {
 // exchange sends all that is unsent and a last command, which is the commit if it is nil; it
 // returns the reply to the commit.
 func (tx *Tx) exchange(ctx context.Context, last redis.Cmder) (any, error) {
+	var opening []redis.Cmder
+	if !tx.words.Started() {
+		opening = tx.words.Opening(ctx)
+	}
 	commands, err := tx.words.Take(ctx, last)
 	if err != nil {
 		return nil, err
 	}
 	tx.live = true
-	if err := tx.lane.Exchange(ctx, tx.db.options.ReplyTimeout, commands...); err != nil {
+	limit := tx.db.options.ReplyTimeout
+	if opening == nil {
+		err = tx.lane.Exchange(ctx, limit, commands...)
+	} else {
+		err = tx.lane.Begin(ctx, limit, tx.kind(), opening, commands)
+	}
+	if err != nil {
 		tx.broken = true
 		tx.note(err)
 		return nil, err
@@ -178,6 +199,9 @@ func (tx *Tx) exchange(ctx context.Context, last redis.Cmder) (any, error) {
 	}
 	return end.(*redis.Cmd).Val(), nil
 }
+
+// kind names the beginning of the transaction; see link.Lane.Begin.
+func (tx *Tx) kind() string { return fmt.Sprint(tx.manner.words(), tx.manner.once != "") }
 
 // fail records why the transaction cannot commit.
 func (tx *Tx) fail(err error) error {
@@ -211,6 +235,8 @@ func (tx *Tx) commit(ctx context.Context) error {
 	replies, err := tx.exchange(ctx, nil)
 	switch {
 	case err == nil:
+	case failure.IsOpening(err):
+		return err
 	case tx.broken && !errors.Is(err, ErrConnection) && !failure.IsReply(err):
 		text := "the connection broke during the commit: " + err.Error()
 		return failure.New(ErrUnknown, text, err)
@@ -244,8 +270,10 @@ func isKnown(err error) bool {
 type manner struct {
 	readOnly, now, lax, update bool
 	idle, timeout              *time.Duration
-	once                       string
-	retry                      script.Retry
+	// named tells that there is a once.
+	named bool
+	once  string
+	retry script.Retry
 }
 
 // Option says how a transaction is run.
@@ -268,7 +296,7 @@ func Update() Option { return func(m *manner) { m.update = true } }
 // Once names a transaction by a text under which it takes effect once, in whatever process it is
 // run again. A repeated one changes nothing. It has the replies of the first one, or ErrRepeated if
 // it has read something or the server has not kept them.
-func Once(text string) Option { return func(m *manner) { m.once = text } }
+func Once(text string) Option { return func(m *manner) { m.named, m.once = true, text } }
 
 // AttemptsMax limits the number of attempts.
 func AttemptsMax(most int) Option { return func(m *manner) { m.retry.AttemptsMax = most } }
@@ -306,6 +334,22 @@ func (m manner) words() []any {
 	return words
 }
 
+// onceMax is the longest text of Once: with a prefix it is a name of 64 bytes at most.
+const onceMax = 59
+
+// check refuses what the server would refuse. It would carry out singly what is sent behind that.
+func (m manner) check() error {
+	switch {
+	case m.named && (m.once == "" || len(m.once) > onceMax):
+		return failure.Order("the text of Once has 1 to 59 bytes")
+	case strings.IndexFunc(m.once, func(r rune) bool { return r == ' ' || unicode.IsControl(r) }) >= 0:
+		return failure.Order("the text of Once has neither spaces nor control characters")
+	case m.idle != nil && *m.idle < 0, m.timeout != nil && *m.timeout < 0:
+		return failure.Order("IdleTimeout and Timeout are not negative")
+	}
+	return nil
+}
+
 // Run calls a function with a transaction until it commits. The function may be called many times:
 // it must do nothing but use the transaction, and begin anew each time. If it returns an error
 // nothing takes effect, and Run returns that error.
@@ -323,6 +367,9 @@ func (db *DB) Run(
 	}
 	if how.readOnly && (how.update || how.once != "") {
 		return failure.Order("a transaction that only reads is neither for update nor once")
+	}
+	if err := how.check(); err != nil {
+		return err
 	}
 	run := run{db: db, manner: how, function: function}
 	return run.all(ctx)
@@ -366,6 +413,9 @@ func (r *run) all(ctx context.Context) error {
 	for attempts := r.manner.retry.Begin(); attempts.Next(ctx); {
 		again, err := r.attempt(ctx, &lost)
 		if !again {
+			if failure.IsOpening(err) {
+				err = openingFailed(err, lost)
+			}
 			return err
 		}
 		last = err
@@ -395,12 +445,19 @@ func (r *run) attempt(ctx context.Context, lost *bool) (again bool, err error) {
 	}
 	transient := errors.Is(err, ErrConflict) || errors.Is(err, ErrVoided) || errors.Is(err, ErrBusy) ||
 		tx.broken && !failure.IsReply(err)
+	if failure.IsOpening(err) && !errors.Is(err, ErrVoided) {
+		// The number is not used again.
+		transient = errors.Is(err, ErrBusy) && r.manner.once == ""
+		if transient && r.request != nil {
+			r.request = r.counter.Next()
+		}
+	}
 	again = !own && transient && ctx.Err() == nil
 	if err != nil && !errors.Is(err, ErrWriteRefused) {
 		tx.words.Drop()
 	}
 	r.leave(tx, again)
-	if !own && errors.Is(err, ErrUnknown) {
+	if !own && errors.Is(err, ErrUnknown) && !failure.IsOpening(err) {
 		return r.resolve(ctx, tx, err, lost)
 	}
 	if own || err == nil {

@@ -102,6 +102,25 @@ func (e *Refused) Error() string {
 // Unwrap gives errors.Is the kind.
 func (e *Refused) Unwrap() error { return ErrWriteRefused }
 
+// Opening is the error of an attempt that the server refused to begin. It must not be repeated under
+// its number.
+type Opening struct {
+	// Err is the reason, or an ErrUnknown if other commands may have been carried out singly.
+	Err error
+}
+
+// Error is the text of the reason.
+func (e *Opening) Error() string { return e.Err.Error() }
+
+// Unwrap gives errors.Is and errors.As the reason.
+func (e *Opening) Unwrap() error { return e.Err }
+
+// IsOpening tells whether an error is that of a refused beginning.
+func IsOpening(err error) bool {
+	var opening *Opening
+	return errors.As(err, &opening)
+}
+
 var byCode = map[string]error{
 	"TXNABORT":    ErrConflict,
 	"BUSY":        ErrBusy,

@@ -28,6 +28,117 @@ type Lane struct {
 	socket  net.Conn
 	killed  bool
 	counted bool
+	// accepted are the kinds of openings that this connection has accepted.
+	accepted map[string]bool
+	// bound tells that what is being sent is for this connection and no other one; missed, that the
+	// connection was found closed before anything was sent.
+	bound, missed bool
+	// id is the number of the connection at the server, or 0.
+	id int64
+}
+
+// Begin sends the commands that open something, and others behind them. Behind a refused one the
+// others would be carried out singly, so they wait for its reply, unless the connection has accepted
+// the same kind before. A refusal is a failure.Opening, and the connection is then closed.
+func (l *Lane) Begin(
+	ctx context.Context, limit time.Duration, kind string, opening, commands []redis.Cmder,
+) error {
+	l.mutex.Lock()
+	known := l.accepted[kind]
+	l.bound, l.missed = known, false
+	l.mutex.Unlock()
+	if known {
+		all := append(append([]redis.Cmder{}, opening...), commands...)
+		err := l.Exchange(ctx, limit, all...)
+		l.mutex.Lock()
+		missed := l.missed
+		l.bound, l.missed = false, false
+		l.mutex.Unlock()
+		if !missed {
+			if err != nil {
+				return err
+			}
+			return l.refused(opening, commands)
+		}
+		// Nothing was sent.
+		l.replace()
+		for _, command := range all {
+			command.SetErr(nil)
+		}
+	}
+	if err := l.Exchange(ctx, limit, opening...); err != nil {
+		return notBegun(ctx, err)
+	}
+	if err := l.refused(opening, nil); err != nil {
+		return err
+	}
+	l.mutex.Lock()
+	l.accepted[kind] = true
+	if id, isNumber := opening[0].(*redis.Cmd).Val().(int64); isNumber {
+		// It was asked for with CLIENT ID.
+		l.id = id
+	}
+	l.bound = true
+	l.mutex.Unlock()
+	err := l.Exchange(ctx, limit, commands...)
+	l.mutex.Lock()
+	l.bound = false
+	l.mutex.Unlock()
+	return err
+}
+
+// notBegun is the error of a connection that broke before anything but an opening was sent.
+func notBegun(ctx context.Context, err error) error {
+	var known *failure.Error
+	if failure.IsReply(err) || errors.As(err, &known) {
+		return err
+	}
+	return failure.GaveUp(ctx, failure.New(failure.ErrConnection, err.Error(), err))
+}
+
+// refused looks for a refusal among the replies to an opening, with which commands were sent.
+func (l *Lane) refused(opening, commands []redis.Cmder) error {
+	for _, command := range opening {
+		err := command.Err()
+		if err == nil || errors.Is(err, redis.Nil) {
+			continue
+		}
+		l.kill()
+		for _, other := range commands {
+			if err := other.Err(); err == nil || errors.Is(err, redis.Nil) {
+				text := "the server refused to begin, and may have carried out commands singly: "
+				unknown := failure.New(failure.ErrUnknown, text+command.Err().Error(), nil)
+				return &failure.Opening{Err: unknown}
+			}
+		}
+		return &failure.Opening{Err: failure.Translate(err)}
+	}
+	return nil
+}
+
+// replace gives a lane whose connection was found closed another one.
+func (l *Lane) replace() {
+	_ = l.conn.Close()
+	_ = l.client.Close()
+	l.mutex.Lock()
+	l.killed, l.socket = false, nil
+	l.mutex.Unlock()
+	l.make()
+	l.conn = l.client.Conn()
+}
+
+func (l *Lane) make() {
+	options := l.lanes.options
+	options.Dialer = l.dial
+	l.client = redis.NewClient(&options)
+}
+
+// ID is the number of the connection at the server, if an opening has asked for it; 0 says that
+// nothing was sent behind an opening yet.
+func (l *Lane) ID() int64 {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.id
 }
 
 // Exchange sends commands in one packet and reads their replies into them. Its error is that of
@@ -84,6 +195,13 @@ func (l *Lane) Socket(ctx context.Context, limit time.Duration) (net.Conn, error
 }
 
 func (l *Lane) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	l.mutex.Lock()
+	if l.bound {
+		l.missed = true
+		l.mutex.Unlock()
+		return nil, failure.New(failure.ErrConnection, "the connection was closed meanwhile", nil)
+	}
+	l.mutex.Unlock()
 	socket, err := l.lanes.seeds.Dial(ctx)
 	if err != nil {
 		return nil, err
@@ -94,7 +212,7 @@ func (l *Lane) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		socket.Close()
 		return nil, errKilled
 	}
-	l.socket = socket
+	l.socket, l.accepted, l.id = socket, map[string]bool{}, 0
 	return socket, nil
 }
 
@@ -173,6 +291,19 @@ func (l *Lanes) TakeToWait() (*Lane, error) {
 	return lane, err
 }
 
+// TakeFresh is TakeToWait with a connection that was not used before.
+func (l *Lanes) TakeFresh() (*Lane, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.closed {
+		return nil, failure.New(failure.ErrClosed, "the client is closed", nil)
+	}
+	lane := &Lane{lanes: l}
+	lane.make()
+	lane.conn = lane.client.Conn()
+	return lane, nil
+}
+
 func (l *Lanes) take() (*Lane, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -184,9 +315,7 @@ func (l *Lanes) take() (*Lane, error) {
 		lane, l.idle = l.idle[last], l.idle[:last]
 	} else {
 		lane = &Lane{lanes: l}
-		options := l.options
-		options.Dialer = lane.dial
-		lane.client = redis.NewClient(&options)
+		lane.make()
 	}
 	// It checks whether the connection is still open, and otherwise opens another one.
 	lane.conn = lane.client.Conn()

@@ -44,6 +44,12 @@ func (s *Seeds) Dial(ctx context.Context) (net.Conn, error) {
 			s.mutex.Unlock()
 			return conn, nil
 		}
+		s.mutex.Lock()
+		if s.current == index {
+			// The time may not suffice for the others: then the next attempt begins with them.
+			s.current = (index + 1) % len(s.addresses)
+		}
+		s.mutex.Unlock()
 		failures = append(failures, fmt.Errorf("%s: %w", s.addresses[index], err))
 	}
 	err := errors.Join(failures...)

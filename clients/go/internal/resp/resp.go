@@ -43,6 +43,9 @@ func Append(buffer []byte, words []any) ([]byte, error) {
 	return buffer, nil
 }
 
+// Text is a word as it is sent.
+func Text(word any) ([]byte, error) { return bytesOf(word) }
+
 // bytesOf is a word as go-redis writes it.
 func bytesOf(word any) ([]byte, error) {
 	switch word := word.(type) {

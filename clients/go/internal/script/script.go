@@ -31,6 +31,7 @@ type entry struct {
 // Script is the commands of one attempt: a first one that opens it, and a last one that makes it
 // take effect.
 type Script struct {
+	begin  []any
 	end    []any
 	unsent []*entry
 	flying []*entry
@@ -46,7 +47,7 @@ type Script struct {
 
 // New makes a script. The request is its number, or nil.
 func New(begin, end []any, request *Request) *Script {
-	return &Script{end: end, unsent: []*entry{{words: begin}}, request: request}
+	return &Script{begin: begin, end: end, request: request}
 }
 
 // Started tells whether something was sent.
@@ -76,14 +77,21 @@ func (s *Script) Defer(command redis.Cmder) error {
 	return errOpen
 }
 
+// Opening gives the commands that must be accepted before any other: behind a refused one, the
+// others would be carried out singly.
+func (s *Script) Opening(ctx context.Context) []redis.Cmder {
+	begin := redis.NewCmd(ctx, s.begin...)
+	if s.request == nil {
+		return []redis.Cmder{begin}
+	}
+	return []redis.Cmder{redis.NewCmd(ctx, s.request.words()...), begin}
+}
+
 // Take gives the commands to send now, of which the last one is the program's, or the end if that
 // is nil.
 func (s *Script) Take(ctx context.Context, last redis.Cmder) ([]redis.Cmder, error) {
 	if last == nil && s.fault != nil {
 		return nil, s.fault
-	}
-	if s.request != nil && !s.started {
-		s.unsent = append([]*entry{{words: s.request.words()}}, s.unsent...)
 	}
 	if last == nil {
 		last = redis.NewCmd(ctx, s.end...)
@@ -111,7 +119,6 @@ func (s *Script) Digest(last redis.Cmder) error {
 			if s.fault == nil {
 				s.fault = failure.Translate(err)
 			}
-		case one.to == nil:
 		case value == queued:
 			s.queued = append(s.queued, one)
 		default:

@@ -36,7 +36,7 @@ public final class Batch implements DeferredWrites {
     @Override
     public <T> Deferred<T> write(Function<Object, T> convert, String... words) {
         checkOpen();
-        return new Deferred<>(script.defer(convert, Words.checked(words)));
+        return new Deferred<>(script.defer(convert, Words.inside(words)));
     }
 
     /** Makes the batch depend on a key having a text; {@code null}: on the key being absent. */
@@ -83,8 +83,7 @@ public final class Batch implements DeferredWrites {
         wire.enter(attempts.leftMs());
         boolean done = false;
         try (Numbers numbers = wire.requests.borrow()) {
-            Frame frame = new Frame(List.of("MULTI"), end, numbers.next());
-            Object replies = carryOut(attempts, script.take(frame, end));
+            Object replies = carryOut(attempts, numbers);
             done = true;
             if (replies == null) {
                 script.drop();
@@ -99,24 +98,41 @@ public final class Batch implements DeferredWrites {
         }
     }
 
-    private Object carryOut(Attempts attempts, List<List<String>> commands) {
+    private Object carryOut(Attempts attempts, Numbers numbers) {
+        try (Lane lane = new Lane(wire)) {
+            return carryOut(attempts, numbers, lane);
+        }
+    }
+
+    private Object carryOut(Attempts attempts, Numbers numbers, Lane lane) {
+        Frame frame = new Frame(List.of("MULTI"), end, numbers.next());
         ClaretException last = null;
         boolean uncertain = false;
         while (attempts.next()) {
             boolean sent = false;
-            try (Lane lane = new Lane(wire)) {
+            script.restart();
+            try {
                 lane.connect();
                 sent = true;
-                return script.digest(lane.exchange(commands, true, wire.timeoutMs));
+                return script.exchange(lane, frame, end, wire.timeoutMs);
             } catch (RepeatedException error) {
                 script.lose();
                 throw error;
             } catch (ConnectionException | UnknownOutcomeException error) {
+                if (script.isScattered()) {
+                    script.lose();
+                    throw error;
+                }
                 uncertain |= sent;
                 last = error;
             } catch (BusyException error) {
                 last = error;
             }
+            // The number may be used up, and is not needed: its commands were not sent before.
+            if (script.isRefused() && !uncertain) {
+                frame = new Frame(List.of("MULTI"), end, numbers.next());
+            }
+            lane.beCautious();
         }
         throw uncertain ? new UnknownOutcomeException(last.getMessage(), last) : last;
     }

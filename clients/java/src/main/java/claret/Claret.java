@@ -50,7 +50,7 @@ public final class Claret implements Reads, Writes, AutoCloseable {
      */
     @Override
     public Object ask(String... words) {
-        return Translate.checked(wire.command(Words.checked(words)));
+        return Translate.checked(wire.command(Words.single(words)));
     }
 
     /** Runs a function in a strict transaction until it commits: for ten seconds at most. */

@@ -4,7 +4,6 @@ import claret.error.CancelledException;
 import claret.error.ClaretException;
 import claret.error.ClosedException;
 import claret.error.ConnectionException;
-import claret.error.OrderException;
 import claret.error.UnknownOutcomeException;
 import claret.net.Connection;
 import claret.net.ErrorReply;
@@ -13,8 +12,6 @@ import claret.wire.Translate;
 import claret.wire.Wire;
 import claret.wire.Words;
 import java.util.List;
-import java.util.Locale;
-import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -32,13 +29,6 @@ import java.util.function.Function;
 public final class Dispatch implements AutoCloseable {
     // Most unanswered commands, so that the server never has to wait for room for replies.
     private static final int WINDOW = 256;
-
-    // Commands that change the connection for its next user, or that have no single reply.
-    private static final Set<String> NOT_HERE =
-            Set.of(
-                    "AUTH", "CLIENT", "DISCARD", "EXEC", "HELLO", "MONITOR", "MULTI", "PSUBSCRIBE",
-                    "PUNSUBSCRIBE", "QUIT", "RESET", "SELECT", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE",
-                    "TXN", "UNSUBSCRIBE", "UNWATCH", "WATCH");
 
     private record Open(CompletableFuture<Object> future) {}
 
@@ -65,12 +55,9 @@ public final class Dispatch implements AutoCloseable {
 
     /** Sends a command; its reply comes later, and is converted then. */
     public <T> CompletableFuture<T> send(Function<Object, T> convert, String... words) {
-        List<String> command = Words.checked(words);
+        List<String> command = Words.inside(words);
         if (closed) {
             throw new ClosedException("the dispatch is closed");
-        }
-        if (NOT_HERE.contains(words[0].toUpperCase(Locale.ROOT))) {
-            throw new OrderException(words[0] + " is about a connection of its own: not for a dispatch");
         }
         CompletableFuture<Object> future = new CompletableFuture<>();
         waitForRoom();
@@ -93,9 +80,15 @@ public final class Dispatch implements AutoCloseable {
     }
 
     private void sendNow(List<String> command, CompletableFuture<Object> future) {
+        // Before it is sent: the reader completes whatever is in the queue when the connection breaks.
+        open.add(new Open(future));
+        ClaretException before = broken;
+        if (before != null) {
+            future.completeExceptionally(before);
+            return;
+        }
         try {
             connection.send(List.of(command));
-            open.add(new Open(future));
         } catch (ConnectionException error) {
             future.completeExceptionally(lost(error));
         }

@@ -3,6 +3,7 @@ package claret;
 import claret.net.Address;
 import claret.net.Driver;
 import claret.net.Setup;
+import claret.wire.Words;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -22,6 +23,7 @@ public final class Options {
         setup = new Setup(from.user, from.password, from.database, from.clientName, from.connectTimeout);
         transactionsMax = from.transactionsMax;
         timeout = from.timeout;
+        Words.checkTimes(timeout, from.connectTimeout);
     }
 
     /** Begins to collect options. */

@@ -1,9 +1,13 @@
 package claret;
 
+import claret.wire.Words;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 
 /** Options of {@link Claret#run}. Immutable: each method returns a copy with one change. */
 public final class RunOptions {
+    // A name of requests has 64 bytes at most, of which five say that it is one of these.
+    private static final int ONCE_BYTES_MAX = 59;
     private static final RunOptions STRICT = new RunOptions();
 
     final boolean strict;
@@ -31,6 +35,14 @@ public final class RunOptions {
         if (readonly && (update || once != null)) {
             throw new IllegalArgumentException("a transaction that only reads has no effect to announce");
         }
+        checkOnce(once);
+        if (attemptsMax < 0) {
+            throw new IllegalArgumentException("a number of attempts is 0 at least");
+        }
+        if (deadline == null) {
+            throw new IllegalArgumentException("a deadline is a time");
+        }
+        Words.checkTimes(deadline, idleTimeout, transactionTimeout);
         this.strict = strict;
         this.update = update;
         this.readonly = readonly;
@@ -39,6 +51,22 @@ public final class RunOptions {
         this.idleTimeout = idleTimeout;
         this.transactionTimeout = transactionTimeout;
         this.once = once;
+    }
+
+    private static void checkOnce(String text) {
+        if (text == null) {
+            return;
+        }
+        int bytes = text.getBytes(StandardCharsets.UTF_8).length;
+        boolean plain = text.codePoints().noneMatch(c -> Character.isISOControl(c) || isSpace(c));
+        if (bytes < 1 || bytes > ONCE_BYTES_MAX || !plain) {
+            throw new IllegalArgumentException(
+                    "the text of once has 1 to " + ONCE_BYTES_MAX + " bytes, without spaces and controls");
+        }
+    }
+
+    private static boolean isSpace(int c) {
+        return Character.isWhitespace(c) || Character.isSpaceChar(c);
     }
 
     /** The default: nothing takes effect if a command is refused; attempts for ten seconds. */
@@ -54,9 +82,9 @@ public final class RunOptions {
     /**
      * The transaction takes effect once, in whatever process it is run again with the same text.
      *
-     * <p>A repeated run throws {@link claret.error.RepeatedException}, unless all commands get the
-     * replies that they got before: then it returns the same value. Replies of writes are awaited
-     * within such a transaction if it reads, so that writes of one key wait for each other.
+     * <p>A repeated run throws {@link claret.error.RepeatedException}, or returns the same value if
+     * it only writes, the same as before. The text has 1 to 59 bytes, without spaces and control
+     * characters.
      */
     public RunOptions once(String text) {
         return with(update, readonly, attemptsMax, deadline, idleTimeout, transactionTimeout, text);

@@ -45,6 +45,10 @@ final class Runner<T, X extends Exception> {
 
     private T run(Attempts attempts, Numbers numbers, Lane lane) throws X {
         Request request = options.readonly ? null : numbers.next();
+        if (options.once != null) {
+            // Its only number must not be used up by a command behind a refused opening.
+            lane.beCautious();
+        }
         ClaretException last = null;
         while (attempts.next()) {
             Transaction tx = new Transaction(lane, options, request, () -> waitMs(attempts), wire.timeoutMs);
@@ -56,7 +60,7 @@ final class Runner<T, X extends Exception> {
                 tx.commit();
                 return value;
             } catch (UnknownOutcomeException error) {
-                if (!returned) {
+                if (!returned || tx.isScattered()) {
                     throw error;
                 }
                 if (options.readonly) {
@@ -77,6 +81,9 @@ final class Runner<T, X extends Exception> {
             } catch (BusyException | ConnectionException error) {
                 last = error;
             } finally {
+                if (tx.isRefused() && request != null && options.once == null) {
+                    request = numbers.next();
+                }
                 tx.rollback();
             }
         }

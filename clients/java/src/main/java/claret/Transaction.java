@@ -45,17 +45,13 @@ public final class Transaction implements Reads, DeferredWrites {
         script = new Script(options.strict && !options.readonly);
     }
 
-    private List<String> begin(boolean reads) {
+    private List<String> begin() {
         List<String> words = new ArrayList<>(List.of("TXN", "BEGIN"));
         if (options.readonly) {
             words.add("READONLY");
             return words;
         }
-        // Only a transaction whose replies are all seen is compared with the one that took effect
-        // under its number: a blind one would be answered as if the function had read what that read.
-        if (options.once == null || !reads) {
-            words.add("BLIND");
-        }
+        words.add("BLIND");
         if (options.strict) {
             words.add("STRICT");
         }
@@ -76,7 +72,7 @@ public final class Transaction implements Reads, DeferredWrites {
 
     @Override
     public Object ask(String... words) {
-        return askNow(Words.checked(words));
+        return askNow(Words.inside(words));
     }
 
     /**
@@ -84,13 +80,14 @@ public final class Transaction implements Reads, DeferredWrites {
      * the others wait in line.
      */
     public Object askForUpdate(String... words) {
+        Words.inside(words);
         return askNow(Words.checked(Words.join(words, "TXN", "FORUPDATE")));
     }
 
     @Override
     public <T> Deferred<T> write(Function<Object, T> convert, String... words) {
         checkOpen();
-        return new Deferred<>(script.defer(convert, Words.checked(words)));
+        return new Deferred<>(script.defer(convert, Words.inside(words)));
     }
 
     /**
@@ -128,17 +125,12 @@ public final class Transaction implements Reads, DeferredWrites {
     }
 
     private Object exchange(List<String> last, long wait) {
-        boolean first = !script.isStarted();
-        Frame frame = new Frame(begin(last != COMMIT), COMMIT, request);
-        List<List<String>> commands = script.take(frame, last);
-        List<Object> replies;
         try {
-            replies = lane.exchange(commands, first, wait);
-        } catch (ClaretException broken) {
-            open = false;
-            throw broken;
+            return script.exchange(lane, new Frame(begin(), COMMIT, request), last, wait);
+        } catch (ClaretException error) {
+            open = open && lane.isConnected();
+            throw error;
         }
-        return script.digest(replies);
     }
 
     void commit() {
@@ -168,6 +160,14 @@ public final class Transaction implements Reads, DeferredWrites {
             lane.leaveUnended();
         }
         end();
+    }
+
+    boolean isRefused() {
+        return script.isRefused();
+    }
+
+    boolean isScattered() {
+        return script.isScattered();
     }
 
     void lose() {

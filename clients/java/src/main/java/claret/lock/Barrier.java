@@ -6,6 +6,7 @@ import claret.wire.Requests.Numbers;
 import claret.wire.Requests.Request;
 import claret.wire.Waits;
 import claret.wire.Wire;
+import claret.wire.Words;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -35,6 +36,7 @@ public final class Barrier {
      * @throws UnknownOutcomeException if that is uncertain because the connection broke in between
      */
     public long await(Duration timeout) {
+        Words.checkTimes(timeout);
         try (Numbers numbers = wire.requests.borrow()) {
             Request request = numbers.next();
             Answer answer =

@@ -4,6 +4,7 @@ import claret.wire.Convert;
 import claret.wire.Translate;
 import claret.wire.Waits;
 import claret.wire.Wire;
+import claret.wire.Words;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -64,6 +65,7 @@ public final class Election {
      * waits for ever.
      */
     public Iterator<Optional<Leader>> observe(Duration timeout) {
+        Words.checkTimes(timeout);
         return new Observation(timeout);
     }
 

@@ -22,6 +22,7 @@ public final class Fenced implements Reads, Writes {
 
     @Override
     public Object ask(String... words) {
+        Words.inside(words);
         String[] fenced = Words.join(words, "FENCE", lock.name(), Long.toString(lock.token()));
         return Translate.checked(wire.command(Words.checked(fenced)));
     }

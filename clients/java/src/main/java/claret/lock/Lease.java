@@ -1,8 +1,9 @@
 package claret.lock;
 
-import claret.error.ClaretException;
+import claret.error.CancelledException;
 import claret.error.ClosedException;
 import claret.error.ConnectionException;
+import claret.error.UnknownOutcomeException;
 import claret.wire.Convert;
 import claret.wire.Interrupts;
 import claret.wire.Requests.Numbers;
@@ -21,6 +22,12 @@ final class Lease {
     // The part of a lease that its holder relies on: clocks may differ in speed by a tenth.
     private static final double TRUSTED = 0.9;
 
+    // Parts of a lease, of which a try to renew it takes one at most.
+    private static final long RENEW_PARTS = 6;
+
+    // Longest time for each step to give back what was granted in vain.
+    private static final long FORGET_MS = 1_000;
+
     final String name;
     private final Wire wire;
     private final long leaseMs;
@@ -28,6 +35,8 @@ final class Lease {
     private volatile long untilNs;
     private volatile boolean lost;
     private volatile boolean ended;
+    private volatile boolean troubled;
+    private boolean sent;
     private Thread keeper;
 
     private Lease(Wire wire, String name, Duration lease) {
@@ -48,32 +57,89 @@ final class Lease {
         try (Numbers numbers = wire.requests.borrow()) {
             while (true) {
                 Request request = numbers.next();
+                boolean answered = false;
                 Long sinceBegin = Waits.leftMs(timeout, begunNs);
                 Duration left = sinceBegin == null ? null : Duration.ofMillis(sinceBegin);
-                Boolean sure =
-                        Waits.untilAnswered(
-                                wire,
-                                left,
-                                (waitMs, again) -> taken.asked(request, words, waitMs, again));
-                if (sure == null) {
+                Boolean held;
+                try {
+                    held =
+                            Waits.untilAnswered(
+                                    wire,
+                                    left,
+                                    (waitMs, again) -> taken.asked(request, words, waitMs, again));
+                    answered = true;
+                } catch (CancelledException | ConnectionException | UnknownOutcomeException error) {
+                    taken.find(request, words);
+                    throw error;
+                } finally {
+                    if (!answered) {
+                        taken.forget();
+                    }
+                }
+                if (held == null) {
+                    taken.forget();
                     return null;
                 }
-                if (sure || taken.renew()) {
+                if (held) {
                     return taken;
                 }
+                taken.token = 0;
             }
         }
     }
 
-    /** Whether the grant is certainly new, and not older than known; {@code null}: not granted. */
+    /** Looks under the number of a request that was given up whether it was granted all the same. */
+    private void find(Request request, Function<Long, List<String>> words) {
+        if (token != 0 || !sent) {
+            return;
+        }
+        Interrupts.postponed(
+                () -> {
+                    try {
+                        List<List<String>> again = List.of(request.announcement(), words.apply(0L));
+                        Object found = Translate.lastOf(wire.exchangeFresh(again, FORGET_MS));
+                        token = found == null ? 0 : Convert.integer(found);
+                    } catch (RuntimeException unknown) {
+                        // It ends with its lease.
+                    }
+                    return null;
+                });
+    }
+
+    /** Releases, as well as that is possible, what was granted and is of no use. */
+    private void forget() {
+        long unused = token;
+        token = 0;
+        lost = true;
+        if (unused == 0) {
+            return;
+        }
+        List<String> words = List.of("LOCK.RELEASE", name, Long.toString(unused));
+        Interrupts.postponed(
+                () -> {
+                    try {
+                        wire.exchangeFresh(List.of(words), FORGET_MS);
+                    } catch (RuntimeException unknown) {
+                        // It ends with its lease.
+                    }
+                    return null;
+                });
+    }
+
+    /** Whether the grant is held; {@code null}: not granted. */
     private Boolean asked(Request request, Function<Long, List<String>> words, Long waitMs, boolean again) {
         long askedNs = System.nanoTime();
-        Object reply = Waits.ask(wire, List.of(request.announcement(), words.apply(waitMs)), waitMs);
+        sent |= !Thread.currentThread().isInterrupted();
+        List<List<String>> commands = List.of(request.announcement(), words.apply(waitMs));
+        Object reply =
+                Waits.ask(wire, commands, waitMs, Waits.GRACE_MS, late -> token = Convert.integer(late));
         if (reply == null) {
             return null;
         }
         take(Convert.integer(reply), askedNs);
-        return !again && (System.nanoTime() - askedNs) / 1e6 <= leaseMs * (1 - TRUSTED);
+        // Only a grant that is certainly new, and not older than known, needs no renewal.
+        boolean sure = !again && (System.nanoTime() - askedNs) / 1e6 <= leaseMs * (1 - TRUSTED);
+        return sure || renew();
     }
 
     private void take(long granted, long askedNs) {
@@ -105,8 +171,15 @@ final class Lease {
         long askedNs = System.nanoTime();
         List<String> words =
                 List.of("LOCK.RENEW", name, Long.toString(token), "LEASE", Long.toString(leaseMs));
-        // A reply that comes after the lease is of no use.
-        Object reply = Translate.checked(wire.exchange(List.of(words), Math.max(leaseMs, 1)).get(0));
+        // There is time for several tries; after a failed one over a new connection.
+        long limitMs = Math.max(1, leaseMs / RENEW_PARTS);
+        boolean fresh = troubled;
+        troubled = true;
+        List<List<String>> commands = List.of(words);
+        List<Object> replies =
+                fresh ? wire.exchangeFresh(commands, limitMs) : wire.exchange(commands, limitMs);
+        Object reply = Translate.checked(replies.get(0));
+        troubled = false;
         if (!Convert.truth(reply)) {
             lost = true;
             return false;
@@ -127,7 +200,8 @@ final class Lease {
     Long wanted(double waitMs) {
         long whole = Math.max(1, Math.round(waitMs));
         String[] words = {"LOCK.WANTED", name, Long.toString(token), "TIMEOUT", Long.toString(whole)};
-        return Convert.integer(Waits.ask(wire, List.of(List.of(words)), whole, Math.max(1, leaseMs / 6)));
+        long graceMs = Math.max(1, leaseMs / RENEW_PARTS);
+        return Convert.integer(Waits.ask(wire, List.of(List.of(words)), whole, graceMs, late -> {}));
     }
 
     /** Renews the lease in a thread of its own until it is released or lost. */
@@ -148,7 +222,7 @@ final class Lease {
                 failed = !renew();
             } catch (ClosedException closed) {
                 return;
-            } catch (ClaretException error) {
+            } catch (RuntimeException error) {
                 failed = true;
             }
         }

@@ -1,5 +1,6 @@
 package claret.lock;
 
+import claret.wire.Words;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.time.Duration;
@@ -24,6 +25,10 @@ public final class LockOptions {
         if (shared && limit > 0) {
             throw new IllegalArgumentException("a lock is shared or has a limit");
         }
+        if (limit < 0) {
+            throw new IllegalArgumentException("a limit is zero at least");
+        }
+        Words.checkTimes(timeout);
         this.lease = lease;
         this.timeout = timeout;
         this.owner = owner;

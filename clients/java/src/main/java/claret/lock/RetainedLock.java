@@ -1,10 +1,10 @@
 package claret.lock;
 
-import claret.error.ClaretException;
 import claret.error.ClosedException;
 import claret.wire.Interrupts;
 import claret.wire.Waits;
 import claret.wire.Wire;
+import claret.wire.Words;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -58,6 +58,7 @@ public final class RetainedLock implements AutoCloseable {
      * @throws NotAcquiredException if that took longer; {@code null} waits for ever
      */
     public Stay enter(Duration timeout) {
+        Words.checkTimes(timeout);
         long begunNs = System.nanoTime();
         Stay stay = new Stay();
         locked(() -> line.add(stay));
@@ -257,7 +258,7 @@ public final class RetainedLock implements AutoCloseable {
                 }
             } catch (ClosedException over) {
                 kept.lose();
-            } catch (ClaretException error) {
+            } catch (RuntimeException error) {
                 failed = true;
                 isGone(kept, kept.pauseMs(true));
             }

@@ -1,5 +1,6 @@
 package claret.lock;
 
+import claret.wire.Words;
 import java.time.Duration;
 
 /**
@@ -12,6 +13,7 @@ public record RetainedOptions(Duration lease, Duration timeout, String owner, in
         if (lease.toMillis() < 1 || cohort < 1 || tokens < 1) {
             throw new IllegalArgumentException("lease, cohort and tokens are one at least");
         }
+        Words.checkTimes(timeout);
     }
 
     /** A lease of 30 seconds, waited for without limit. */

@@ -20,10 +20,10 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
-import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
@@ -98,7 +98,8 @@ public final class LettuceDriver implements Driver {
 
     private static final class Link implements Greeted {
         private final StatefulRedisConnection<String, String> connection;
-        private final Queue<AsyncCommand<String, String, Object>> waiting = new ConcurrentLinkedQueue<>();
+        private final BlockingQueue<AsyncCommand<String, String, Object>> waiting =
+                new LinkedBlockingQueue<>();
 
         private volatile long id;
 
@@ -108,12 +109,12 @@ public final class LettuceDriver implements Driver {
 
         @Override
         public void send(List<List<String>> commands) {
+            List<AsyncCommand<String, String, Object>> asked = commands.stream().map(Link::asked).toList();
+            waiting.addAll(asked);
             try {
-                List<AsyncCommand<String, String, Object>> asked =
-                        commands.stream().map(Link::asked).toList();
-                waiting.addAll(asked);
                 connection.dispatch(asked);
             } catch (RedisException error) {
+                asked.forEach(command -> command.completeExceptionally(error));
                 close();
                 throw failed(error);
             }
@@ -130,9 +131,13 @@ public final class LettuceDriver implements Driver {
         @Override
         public Object receive(long waitMs) {
             try {
-                Object reply = waiting.element().get(waitMs, TimeUnit.MILLISECONDS);
-                waiting.remove();
-                return reply;
+                long endNs = System.nanoTime() + waitMs * 1_000_000;
+                // A thread may wait for the reply before another one sends the command.
+                AsyncCommand<String, String, Object> next = waiting.poll(waitMs, TimeUnit.MILLISECONDS);
+                if (next == null) {
+                    throw new TimeoutException();
+                }
+                return next.get(Math.max(1, (endNs - System.nanoTime()) / 1_000_000), TimeUnit.MILLISECONDS);
             } catch (InterruptedException | ExecutionException | TimeoutException error) {
                 close();
                 if (error instanceof TimeoutException) {

@@ -15,17 +15,25 @@ public final class Lane implements AutoCloseable {
     private final Wire wire;
     private Connection connection;
     private boolean unended;
-    private long id;
+    private boolean cautious;
+    private volatile long id;
+    private final long limitMs;
 
     /** Borrows a connection later. */
     public Lane(Wire wire) {
+        this(wire, 0);
+    }
+
+    /** Opens a connection later, within some milliseconds; 0: an idle one will do. */
+    Lane(Wire wire, long limitMs) {
         this.wire = wire;
+        this.limitMs = limitMs;
     }
 
     /** Takes the connection now, so that a server that cannot be reached is told from a lost reply. */
     public void connect() {
         if (connection == null) {
-            connection = wire.take();
+            connection = limitMs == 0 ? wire.take() : wire.open(limitMs);
             id = connection.id();
         }
     }
@@ -61,6 +69,37 @@ public final class Lane implements AutoCloseable {
                 connection = null;
             }
         }
+    }
+
+    /** Whether the connection has accepted an opening of this kind, and none was refused here. */
+    boolean hasAccepted(String kind) {
+        connect();
+        return !cautious && wire.hasAccepted(connection, kind);
+    }
+
+    void accept(String kind) {
+        wire.accept(connection, kind);
+    }
+
+    boolean onlyReads(List<String> words) {
+        return wire.onlyReads(words);
+    }
+
+    /** Lets each opening be sent alone. */
+    public void beCautious() {
+        cautious = true;
+    }
+
+    /** Closes the connection, whose opening was refused. */
+    void discard() {
+        cautious = true;
+        connection.close();
+        connection = null;
+    }
+
+    /** Whether there is a connection. */
+    public boolean isConnected() {
+        return connection != null;
     }
 
     /** Notes that the server may still treat the connection as in a transaction. */

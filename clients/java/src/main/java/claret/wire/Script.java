@@ -5,6 +5,7 @@ import claret.error.OrderException;
 import claret.error.RejectedException;
 import claret.error.RepeatedException;
 import claret.error.UndoneException;
+import claret.error.UnknownOutcomeException;
 import claret.error.WriteRefusedException;
 import claret.net.ErrorReply;
 import claret.net.Status;
@@ -16,7 +17,15 @@ import java.util.function.Function;
 /** Commands of one attempt at a transaction or batch, sent and still to be sent. */
 public final class Script {
     /** What opens a script, what makes it take effect, and its request number or {@code null}. */
-    public record Frame(List<String> begin, List<String> end, Request request) {}
+    public record Frame(List<String> begin, List<String> end, Request request) {
+        private List<List<String>> opening() {
+            return request == null ? List.of(begin) : List.of(request.announcement(), begin);
+        }
+
+        private String kind() {
+            return (request == null ? "" : "CLIENT REQUEST, ") + String.join(" ", begin);
+        }
+    }
 
     private record Unsent(List<String> words, Slot<?> slot) {}
 
@@ -30,6 +39,8 @@ public final class Script {
     // The first refusal of a deferred command, which may be why nothing takes effect.
     private ErrorReply refusal;
     private boolean started;
+    private boolean scattered;
+    private boolean refused;
 
     /** A script in which, if it is strict, a refused command prevents all others. */
     public Script(boolean strict) {
@@ -54,33 +65,89 @@ public final class Script {
         return started;
     }
 
-    /** Commands to send now, of which the last one's reply is awaited. */
-    public List<List<String>> take(Frame frame, List<String> last) {
-        List<List<String>> commands = new ArrayList<>();
-        if (!started) {
-            List<Unsent> opening = new ArrayList<>();
-            if (frame.request() != null) {
-                opening.add(new Unsent(frame.request().announcement(), null));
-            }
-            opening.add(new Unsent(frame.begin(), null));
-            unsent.addAll(0, opening);
+    /** Begins anew, with the same commands: nothing is known of an earlier try. */
+    public void restart() {
+        unsent.addAll(0, flying);
+        flying = List.of();
+        queued.clear();
+        fault = null;
+        refusal = null;
+        started = false;
+        refused = false;
+        slots.forEach(Slot::reopen);
+    }
+
+    /**
+     * Sends what is still to be sent and a last command, and returns the last one's reply. Throws an
+     * error that prevents the transaction, or else the error of the last command.
+     *
+     * <p>Commands behind a refused opening would be carried out singly. An opening is therefore sent
+     * alone until the connection has accepted one of its kind.
+     */
+    public Object exchange(Lane lane, Frame frame, List<String> last, long waitMs) {
+        List<List<String>> opening = started ? List.of() : frame.opening();
+        if (!opening.isEmpty() && !lane.hasAccepted(frame.kind())) {
+            checkOpened(lane, opening, lane.exchange(opening, true, waitMs), null);
+            started = true;
+            lane.accept(frame.kind());
+            opening = List.of();
         }
         if (last == frame.end() && fault != null) {
             throw fault;
         }
+        List<List<String>> commands = new ArrayList<>(opening);
+        boolean first = !started;
         started = true;
         flying = List.copyOf(unsent);
         unsent.clear();
         flying.forEach(command -> commands.add(command.words()));
         commands.add(last);
-        return commands;
+        List<Object> replies = lane.exchange(commands, first, waitMs);
+        checkOpened(lane, opening, replies, last == frame.end() ? List.of() : last);
+        return digest(replies.subList(opening.size(), replies.size()));
     }
 
-    /**
-     * Processes the replies to the commands of {@link #take}, and returns the last one. Throws an error
-     * that prevents the transaction, or else the error of the last command.
-     */
-    public Object digest(List<Object> replies) {
+    /** Whether the opening was refused: then commands behind it may have used its number up. */
+    public boolean isRefused() {
+        return refused;
+    }
+
+    /** Whether commands may have been carried out singly, as their opening was refused. */
+    public boolean isScattered() {
+        return scattered;
+    }
+
+    /** Throws the refusal of an opening, with commands behind it unless {@code last} is null. */
+    private void checkOpened(
+            Lane lane, List<List<String>> opening, List<Object> replies, List<String> last) {
+        for (int i = 0; i < opening.size(); i++) {
+            if (replies.get(i) instanceof ErrorReply error) {
+                lane.discard();
+                refused = true;
+                boolean begun = !(replies.get(opening.size() - 1) instanceof ErrorReply);
+                scattered = last != null && hasEffect(lane, opening.size(), replies, last, begun);
+                if (scattered) {
+                    throw new UnknownOutcomeException(
+                            "it was not opened, but commands may have been carried out singly: " + error.text(),
+                            null);
+                }
+                throw Translate.error(error);
+            }
+        }
+    }
+
+    /** Whether commands behind a refused opening changed something; no words: the last one ends it. */
+    private static boolean hasEffect(
+            Lane lane, int from, List<Object> replies, List<String> last, boolean begun) {
+        int end = replies.size() - 1;
+        boolean ended = last.isEmpty();
+        if (!(replies.get(end) instanceof ErrorReply) && (ended || (!begun && !lane.onlyReads(last)))) {
+            return true;
+        }
+        return !begun && replies.subList(from, end).stream().anyMatch(r -> !(r instanceof ErrorReply));
+    }
+
+    private Object digest(List<Object> replies) {
         for (int i = 0; i < flying.size(); i++) {
             note(flying.get(i).slot(), replies.get(i));
         }
@@ -105,11 +172,11 @@ public final class Script {
     private void note(Slot<?> slot, Object reply) {
         if (reply == Status.QUEUED) {
             queued.add(slot);
-        } else if (reply instanceof ErrorReply error && (slot == null || strict)) {
+        } else if (reply instanceof ErrorReply error && strict) {
             ClaretException told = Translate.error(error);
-            boolean plain = slot != null && told instanceof RejectedException;
+            boolean plain = told instanceof RejectedException;
             fault = fault != null ? fault : plain ? new UndoneException(error) : told;
-        } else if (slot != null) {
+        } else {
             slot.set(reply);
             if (reply instanceof ErrorReply error && refusal == null) {
                 refusal = error;

@@ -31,6 +31,11 @@ public final class Slot<T> {
         return arrived instanceof ErrorReply error ? Translate.error(error) : null;
     }
 
+    void reopen() {
+        reply = null;
+        state = State.OPEN;
+    }
+
     void lose() {
         state = State.LOST;
     }

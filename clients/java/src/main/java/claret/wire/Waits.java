@@ -1,18 +1,25 @@
 package claret.wire;
 
 import claret.error.BusyException;
-import claret.error.CancelledException;
 import claret.error.ClaretException;
 import claret.error.ConnectionException;
 import claret.error.UnknownOutcomeException;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.function.Consumer;
 
 /** Requests that wait at the server, such as those for locks. */
 public final class Waits {
     private static final long DAY_MS = 86_400_000;
-    private static final long GRACE_MS = 10_000;
+
+    /** Time that an answer may come late. */
+    public static final long GRACE_MS = 10_000;
     private static final long UNBLOCK_MS = 1_000;
+    private static final long UNBLOCK_PAUSE_MS = 20;
 
     private Waits() {}
 
@@ -52,29 +59,76 @@ public final class Waits {
      * connection is closed if there is no reply: the server then takes a late grant back.
      */
     public static Object ask(Wire wire, List<List<String>> commands, Long waitMs) {
-        return ask(wire, commands, waitMs, GRACE_MS);
+        return ask(wire, commands, waitMs, GRACE_MS, late -> {});
     }
 
-    /** The same, with the time that the answer may come late. */
-    public static Object ask(Wire wire, List<List<String>> commands, Long waitMs, long graceMs) {
+    /**
+     * The same, with the time that the answer may come late, and with what becomes of an answer that
+     * comes although the thread was interrupted: it is not {@code null}.
+     *
+     * <p>Another thread reads the answer, so that an interruption does not close the connection: what
+     * was granted in that moment is learnt.
+     */
+    public static Object ask(
+            Wire wire, List<List<String>> commands, Long waitMs, long graceMs, Consumer<Object> unwanted) {
+        if (Thread.currentThread().isInterrupted()) {
+            throw Interrupts.cancelled();
+        }
         long longest = waitMs == null ? DAY_MS : Math.min(DAY_MS, waitMs + graceMs);
-        try (Lane lane = new Lane(wire)) {
-            try {
-                return Translate.lastOf(lane.exchange(commands, true, longest));
-            } catch (CancelledException cancelled) {
-                Interrupts.postponed(() -> unblock(wire, lane.id()));
-                throw cancelled;
+        Lane lane = new Lane(wire);
+        Future<List<Object>> answer = wire.elsewhere(() -> exchanged(lane, commands, longest));
+        try {
+            return Translate.lastOf(answer.get());
+        } catch (InterruptedException interrupted) {
+            Object late = Interrupts.postponed(() -> givenUp(wire, lane, answer));
+            if (late != null) {
+                unwanted.accept(late);
             }
+            throw Interrupts.cancelled();
+        } catch (ExecutionException error) {
+            throw unchecked(error.getCause());
         }
     }
 
-    /** Ends a wait at once: the server may learn only later that its connection is closed. */
-    private static boolean unblock(Wire wire, long id) {
+    private static List<Object> exchanged(Lane lane, List<List<String>> commands, long longest) {
+        try (lane) {
+            return lane.exchange(commands, true, longest);
+        }
+    }
+
+    private static RuntimeException unchecked(Throwable cause) {
+        if (cause instanceof RuntimeException told) {
+            return told;
+        }
+        return new IllegalStateException(cause);
+    }
+
+    /** Ends a wait, and returns its answer; {@code null} if it is negative, an error or late. */
+    private static Object givenUp(Wire wire, Lane lane, Future<List<Object>> answer) {
+        long endNs = System.nanoTime() + UNBLOCK_MS * 1_000_000;
+        while (System.nanoTime() < endNs) {
+            // Again and again: the first may come before the request, which then still waits.
+            unblock(wire, lane.id());
+            try {
+                return Translate.lastOf(answer.get(UNBLOCK_PAUSE_MS, TimeUnit.MILLISECONDS));
+            } catch (TimeoutException early) {
+                continue;
+            } catch (InterruptedException | ExecutionException | ClaretException none) {
+                break;
+            }
+        }
+        answer.cancel(true);
+        return null;
+    }
+
+    private static void unblock(Wire wire, long id) {
+        if (id == 0) {
+            return;
+        }
         try {
             wire.exchange(List.of(List.of("CLIENT", "UNBLOCK", Long.toString(id))), UNBLOCK_MS);
-            return true;
         } catch (ClaretException error) {
-            return false;
+            // It is tried again, and in the end the connection is closed.
         }
     }
 }

@@ -11,10 +11,20 @@ import claret.net.Driver;
 import claret.net.Setup;
 import java.time.Duration;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.Deque;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.WeakHashMap;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 
@@ -27,6 +37,9 @@ public final class Wire implements AutoCloseable {
     private final Setup setup;
     private final Semaphore transactions;
     private final Deque<Connection> idle = new ConcurrentLinkedDeque<>();
+    private final ExecutorService helpers = Executors.newCachedThreadPool(Wire::helper);
+    // Kinds of openings that connections have accepted.
+    private final Map<Connection, Set<String>> accepted = Collections.synchronizedMap(new WeakHashMap<>());
     private volatile int current;
     private volatile boolean closed;
 
@@ -64,7 +77,7 @@ public final class Wire implements AutoCloseable {
             }
             found.close();
         }
-        return open();
+        return open(setup.connectTimeout().toMillis());
     }
 
     private void checkOpen() {
@@ -73,13 +86,18 @@ public final class Wire implements AutoCloseable {
         }
     }
 
-    private Connection open() {
+    /** A new connection, to which each server has some milliseconds. */
+    Connection open(long limitMs) {
+        checkOpen();
+        Duration limit = Duration.ofMillis(Math.min(limitMs, setup.connectTimeout().toMillis()));
+        Setup brief =
+                new Setup(setup.user(), setup.password(), setup.database(), setup.clientName(), limit);
         ConnectionException last = null;
         int first = current;
         for (int i = 0; i < addresses.size(); i++) {
             int index = (first + i) % addresses.size();
             try {
-                Connection connection = driver.open(addresses.get(index), setup);
+                Connection connection = driver.open(addresses.get(index), brief);
                 current = index;
                 return connection;
             } catch (ConnectionException error) {
@@ -87,6 +105,31 @@ public final class Wire implements AutoCloseable {
             }
         }
         throw last;
+    }
+
+    boolean hasAccepted(Connection connection, String kind) {
+        Set<String> kinds = accepted.get(connection);
+        return kinds != null && kinds.contains(kind);
+    }
+
+    void accept(Connection connection, String kind) {
+        accepted.computeIfAbsent(connection, fresh -> ConcurrentHashMap.newKeySet()).add(kind);
+    }
+
+    /** Does in a thread of its own what the calling thread must be able to give up. */
+    <T> Future<T> elsewhere(Callable<T> task) {
+        checkOpen();
+        try {
+            return helpers.submit(task);
+        } catch (RejectedExecutionException over) {
+            throw new ClosedException("the client is closed");
+        }
+    }
+
+    private static Thread helper(Runnable task) {
+        Thread thread = new Thread(task, "claret-wait");
+        thread.setDaemon(true);
+        return thread;
     }
 
     /** Keeps a connection for later; without outstanding replies. */
@@ -119,6 +162,13 @@ public final class Wire implements AutoCloseable {
     public List<Object> exchange(List<List<String>> commands, long waitMs) {
         try (Lane lane = new Lane(this)) {
             return lane.exchange(commands, true, waitMs);
+        }
+    }
+
+    /** The same over a new connection, within these milliseconds each to connect and to answer. */
+    public List<Object> exchangeFresh(List<List<String>> commands, long limitMs) {
+        try (Lane lane = new Lane(this, Math.max(1, limitMs))) {
+            return lane.exchange(commands, true, limitMs);
         }
     }
 
@@ -155,7 +205,7 @@ public final class Wire implements AutoCloseable {
         throw last;
     }
 
-    private boolean onlyReads(List<String> words) {
+    boolean onlyReads(List<String> words) {
         String name = words.get(0).toLowerCase(Locale.ROOT);
         try {
             Object reply = exchange(List.of(List.of("COMMAND", "INFO", name)), timeoutMs).get(0);
@@ -175,6 +225,7 @@ public final class Wire implements AutoCloseable {
         for (Connection found = idle.poll(); found != null; found = idle.poll()) {
             found.close();
         }
+        helpers.shutdown();
         driver.close();
     }
 }

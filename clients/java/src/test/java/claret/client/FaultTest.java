@@ -1,0 +1,356 @@
+package claret.client;
+
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import claret.Batch;
+import claret.Claret;
+import claret.Deferred;
+import claret.Dispatch;
+import claret.RunOptions;
+import claret.client.FaultyDriver.Fault;
+import claret.error.CancelledException;
+import claret.error.OrderException;
+import claret.error.RepeatedException;
+import claret.error.UnknownOutcomeException;
+import claret.lock.Lock;
+import claret.lock.LockOptions;
+import claret.lock.RetainedOptions;
+import claret.net.Driver;
+import claret.net.JedisDriver;
+import claret.net.LettuceDriver;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Nested;
+import org.junit.jupiter.api.Test;
+
+/** Refusals, broken connections and interruptions at chosen moments, over each library. */
+final class FaultTest {
+    @Nested
+    final class OverJedis extends Stories {
+        @Override
+        Driver driver() {
+            return new JedisDriver();
+        }
+    }
+
+    @Nested
+    final class OverLettuce extends Stories {
+        @Override
+        Driver driver() {
+            return new LettuceDriver();
+        }
+    }
+
+    abstract static class Stories {
+        private Server server;
+        private Claret db;
+        private FaultyDriver faults;
+
+        abstract Driver driver();
+
+        @BeforeEach
+        void begin() throws IOException, InterruptedException {
+            assumeTrue(Server.isAvailable(), "CLARET_BIN is not set");
+            server = new Server();
+            faults = new FaultyDriver(driver());
+            db = server.connect(faults);
+        }
+
+        @AfterEach
+        void end() throws IOException, InterruptedException {
+            if (server != null) {
+                db.close();
+                server.close();
+            }
+        }
+
+        @Test
+        void wrongOptionsAreRefusedBeforeAnythingIsSent() {
+            for (String text : List.of("", "a b", "a\n", "a\u00a0b", "x".repeat(60), "\u00e9".repeat(30))) {
+                assertThrows(IllegalArgumentException.class, () -> RunOptions.strict().once(text));
+            }
+            Duration negative = Duration.ofMillis(-1);
+            RunOptions options = RunOptions.strict();
+            assertThrows(IllegalArgumentException.class, () -> options.deadline(negative));
+            assertThrows(IllegalArgumentException.class, () -> options.idleTimeout(negative));
+            assertThrows(IllegalArgumentException.class, () -> options.transactionTimeout(negative));
+            assertThrows(IllegalArgumentException.class, () -> LockOptions.defaults().timeout(negative));
+            assertThrows(IllegalArgumentException.class, () -> RetainedOptions.defaults().timeout(negative));
+            assertThrows(IllegalArgumentException.class, () -> db.barrier("b", 2).await(negative));
+            assertEquals(List.of(), faults.packets);
+            db.run(tx -> tx.set("a", "1"), options.once("x".repeat(59)));
+            assertEquals("1", db.get("a"));
+        }
+
+        @Test
+        void anOpeningIsSentAloneUntilOneWasAccepted() {
+            for (int i = 0; i < 2; i++) {
+                db.run(tx -> tx.incr("n"));
+                Batch batch = db.batch();
+                batch.incr("n");
+                batch.execute();
+            }
+            List<String> counts = new ArrayList<>();
+            for (String packet : faults.packets) {
+                counts.add(Integer.toString(packet.split("; ").length));
+            }
+            assertEquals("2 2 2 2 4 4", String.join(" ", counts));
+        }
+
+        @Test
+        void aRefusedOpeningHasNoEffectAndIsTriedAgain() {
+            faults.fail("TXN BEGIN", Fault.REFUSED);
+            db.run(tx -> tx.incr("n"));
+            faults.fail("MULTI", Fault.REFUSED);
+            Batch batch = db.batch();
+            Deferred<Long> sum = batch.incr("n");
+            assertTrue(batch.execute().isPresent());
+            assertEquals(2, sum.value());
+            assertEquals("2", db.get("n"));
+        }
+
+        @Test
+        void commandsBehindARefusedOpeningAreNotSentAgain() {
+            db.run(tx -> tx.incr("n"));
+            db.batch().execute();
+            faults.fail("TXN BEGIN", Fault.REFUSED);
+            assertThrows(UnknownOutcomeException.class, () -> db.run(tx -> tx.incr("n")));
+            assertEquals("2", db.get("n"));
+            db.batch().execute();
+            faults.fail("MULTI", Fault.REFUSED);
+            Batch batch = db.batch();
+            batch.incr("n");
+            assertThrows(UnknownOutcomeException.class, batch::execute);
+            assertEquals("3", db.get("n"));
+        }
+
+        @Test
+        void aReadBehindARefusedOpeningIsTriedAgain() {
+            db.run(tx -> tx.get("n"));
+            faults.fail("TXN BEGIN", Fault.REFUSED);
+            assertNull(db.run(tx -> tx.get("n")));
+        }
+
+        @Test
+        void commandsAboutTheConnectionAreRefused() {
+            List<String[]> commands = new ArrayList<>();
+            String names =
+                    "AUTH CLIENT DISCARD EXEC HELLO MONITOR MULTI PSUBSCRIBE PUNSUBSCRIBE QUIT RESET SELECT"
+                            + " SSUBSCRIBE SUBSCRIBE SUNSUBSCRIBE TXN UNSUBSCRIBE UNWATCH WATCH select";
+            for (String name : names.split(" ")) {
+                commands.add(new String[] {name, "1"});
+            }
+            commands.add(new String[] {"FENCE", "l", "1", "SELECT", "2"});
+            Lock lock = db.lock("l", LockOptions.defaults());
+            for (String[] words : commands) {
+                assertThrows(OrderException.class, () -> db.ask(words));
+                assertThrows(OrderException.class, () -> db.batch().write(words));
+                assertThrows(OrderException.class, () -> db.fenced(lock).ask(words));
+                assertThrows(OrderException.class, () -> db.run(tx -> tx.write(words)));
+                assertThrows(OrderException.class, () -> db.run(tx -> tx.ask(words)));
+                assertThrows(OrderException.class, () -> db.run(tx -> tx.askForUpdate(words)));
+            }
+            lock.close();
+            assertThrows(OrderException.class, () -> db.ask("CLIENT", "REPLY", "OFF"));
+            assertTrue((Long) db.ask("client", "id") > 0);
+            assertDoesNotThrow(() -> db.ask("TXN", "HOLDERS", "l"));
+        }
+
+        @Test
+        void aBatchThatIsTriedAgainHasItsReplies() {
+            faults.fail("EXEC", Fault.UNANSWERED);
+            Batch batch = db.batch();
+            Deferred<Long> sum = batch.incr("n");
+            assertTrue(batch.execute().isPresent());
+            assertEquals(1, sum.value());
+            faults.fail("EXEC", Fault.LOST);
+            Batch other = db.batch();
+            Deferred<Long> more = other.incr("n");
+            assertTrue(other.execute().isPresent());
+            assertEquals(2, more.value());
+        }
+
+        @Test
+        void aRepeatedTransactionThatHasReadIsKnownAsRepeated() {
+            RunOptions once = RunOptions.strict().once("order-1");
+            for (int i = 0; i < 2; i++) {
+                boolean repeated = i > 0;
+                Runnable again =
+                        () ->
+                                db.run(
+                                        tx -> {
+                                            tx.incr("n");
+                                            return tx.set("seen", tx.exists("n") + "-" + repeated);
+                                        },
+                                        once);
+                if (repeated) {
+                    assertThrows(RepeatedException.class, again::run);
+                } else {
+                    again.run();
+                }
+            }
+            assertEquals("true-false", db.get("seen"));
+        }
+
+        @Test
+        void aLockWhoseFirstRenewalFailsIsHeldOrReleased() throws InterruptedException {
+            LockOptions brief = LockOptions.defaults().lease(Duration.ofSeconds(2));
+            Lock first = db.lock("l", brief);
+            faults.fail("LOCK.RENEW", Fault.LOST);
+            CompletableFuture<Lock> next = CompletableFuture.supplyAsync(() -> db.lock("l", brief));
+            Thread.sleep(500);
+            first.close();
+            try (Lock lock = next.join()) {
+                assertTrue(lock.isHeld());
+                faults.fail("LOCK.RENEW", Fault.REFUSED);
+                faults.fail("LOCK.RENEW", Fault.FAILING);
+                CompletableFuture<Lock> last = CompletableFuture.supplyAsync(() -> db.lock("m", brief));
+                last.join().close();
+            }
+            assertFree("l");
+        }
+
+        @Test
+        void aGrantIsReleasedIfItsRenewalFailsForGood() throws InterruptedException {
+            Lock first = db.lock("l", LockOptions.defaults().lease(Duration.ofSeconds(20)));
+            LockOptions options = LockOptions.defaults().lease(Duration.ofSeconds(5));
+            CompletableFuture<Lock> next = CompletableFuture.supplyAsync(() -> db.lock("l", options));
+            Thread.sleep(700);
+            faults.fail("LOCK.RENEW", Fault.FAILING);
+            first.close();
+            assertThrows(ExecutionException.class, () -> next.get(5, TimeUnit.SECONDS));
+            assertFree("l");
+        }
+
+        private void assertFree(String name) throws InterruptedException {
+            Object holders = db.ask("LOCK.HOLDERS", name);
+            assertEquals("[]", holders.toString());
+        }
+
+        @Test
+        void aRenewalThatHangsOrFailsIsTriedAgain() throws InterruptedException {
+            try (Lock lock = db.lock("l", LockOptions.defaults().lease(Duration.ofMillis(1800)))) {
+                faults.fail("LOCK.RENEW", Fault.LATE);
+                Thread.sleep(2000);
+                assertTrue(lock.isHeld());
+                faults.fail("LOCK.RENEW", Fault.FAILING);
+                Thread.sleep(2000);
+                assertTrue(lock.isHeld());
+            }
+        }
+
+        @Test
+        void aThreadThatGivesUpLeavesNoLock() throws InterruptedException {
+            LockOptions options = LockOptions.defaults().lease(Duration.ofSeconds(20));
+            int cancelled = 0;
+            for (int i = 0; i < 60; i++) {
+                String name = "l" + i;
+                Lock first = db.lock(name, options);
+                CompletableFuture<Lock> outcome = new CompletableFuture<>();
+                Thread waiting =
+                        new Thread(
+                                () -> {
+                                    try {
+                                        outcome.complete(db.lock(name, options));
+                                    } catch (CancelledException error) {
+                                        outcome.complete(null);
+                                    } catch (RuntimeException error) {
+                                        outcome.completeExceptionally(error);
+                                    }
+                                });
+                waiting.start();
+                Thread.sleep(8);
+                int turn = i;
+                Thread killer =
+                        new Thread(
+                                () -> {
+                                    long endNs = System.nanoTime() + turn * 30_000L;
+                                    while (System.nanoTime() < endNs) {
+                                        Thread.onSpinWait();
+                                    }
+                                    waiting.interrupt();
+                                });
+                killer.start();
+                first.close();
+                killer.join();
+                Lock got = outcome.join();
+                if (got == null) {
+                    cancelled++;
+                } else {
+                    got.release();
+                }
+                assertFree(name);
+            }
+            assertTrue(cancelled > 0);
+        }
+
+        @Test
+        void aGrantWhoseAnswerIsNotSeenIsFoundAndReleased() throws InterruptedException {
+            faults.fail("LOCK.ACQUIRE", Fault.LATE);
+            CompletableFuture<Boolean> cancelled = new CompletableFuture<>();
+            Thread waiting =
+                    new Thread(
+                            () -> {
+                                try {
+                                    db.lock("l", LockOptions.defaults());
+                                    cancelled.complete(false);
+                                } catch (CancelledException error) {
+                                    cancelled.complete(Thread.currentThread().isInterrupted());
+                                }
+                            });
+            waiting.start();
+            Thread.sleep(300);
+            assertEquals(1, ((List<?>) db.ask("LOCK.HOLDERS", "l")).size());
+            waiting.interrupt();
+            assertTrue(cancelled.join());
+            assertFree("l");
+            assertTrue(faults.packets.stream().anyMatch(packet -> packet.startsWith("LOCK.RELEASE l ")));
+        }
+
+        @Test
+        void anOpeningUnderATextIsAlwaysSentAlone() {
+            RunOptions options = RunOptions.strict();
+            for (int i = 0; i < 3; i++) {
+                String text = "order-" + i;
+                faults.fail("TXN BEGIN", Fault.REFUSED);
+                db.run(tx -> tx.set("n", tx.get("n") + "1"), options.once(text));
+            }
+            assertEquals("null111", db.get("n"));
+            assertTrue(
+                    faults.packets.stream()
+                            .filter(packet -> packet.contains("TXN BEGIN"))
+                            .allMatch(packet -> packet.split("; ").length == 2));
+        }
+
+        @Test
+        void allFuturesCompleteWhenTheConnectionBreaks() throws InterruptedException {
+            for (int round = 0; round < 10; round++) {
+                List<CompletableFuture<Object>> futures = new ArrayList<>();
+                try (Dispatch dispatch = db.dispatch()) {
+                    for (int i = 0; i < 200; i++) {
+                        if (i == 100) {
+                            faults.fail("INCR", round % 2 == 0 ? Fault.UNANSWERED : Fault.LOST);
+                        }
+                        futures.add(dispatch.send("INCR", "n"));
+                    }
+                }
+                for (CompletableFuture<Object> future : futures) {
+                    future.exceptionally(error -> null).orTimeout(2, TimeUnit.SECONDS).join();
+                }
+                assertTrue(futures.get(199).isCompletedExceptionally());
+            }
+        }
+    }
+}
