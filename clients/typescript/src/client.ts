@@ -4,13 +4,14 @@
  * @module
  */
 
-import { OutcomeUnknownError, ReplyError, translate } from "./errors.js";
+import { ConnectionError, OutcomeUnknownError, ReplyError, translate } from "./errors.js";
 import { Barrier } from "./locks/barrier.js";
 import { Election, type ElectionOptions } from "./locks/election.js";
 import { Fenced } from "./locks/fenced.js";
 import type { LockOptions } from "./locks/hold.js";
 import { Lock } from "./locks/lock.js";
 import { Retained, type RetainedOptions } from "./locks/retained.js";
+import type { Haste } from "./locks/wait.js";
 import type { Reply, Word, Words } from "./wire/connection.js";
 import { Pool, type ConnectOptions } from "./wire/pool.js";
 import { Requests } from "./wire/requests.js";
@@ -18,9 +19,13 @@ import { abortable, attempts } from "./wire/time.js";
 import { batch, Batch, type BatchOptions, type TokenHolder } from "./work/batch.js";
 import { Commands } from "./work/commands.js";
 import { Dispatch } from "./work/dispatch.js";
-import { checked, Pending, type Convert } from "./work/later.js";
+import { allowed } from "./work/forbidden.js";
+import { Pending, type Convert } from "./work/later.js";
 import { run, type RunOptions } from "./work/run.js";
 import { Snapshot, Transaction } from "./work/transaction.js";
+
+/** Longest time of a timer. */
+const TIMER_MS_MAX = 2_147_483_647;
 
 /** A client of the servers at some addresses. Connects when it is first used. */
 export function connect(options: ConnectOptions): Claret {
@@ -45,7 +50,7 @@ export class Claret extends Commands<"direct"> implements AsyncDisposable {
    * other rejects with an `OutcomeUnknownError`: use a batch for what must take effect once.
    */
   command(...words: Word[]): Pending<Reply> {
-    return Pending.of(this.#carryOut(checked(words)));
+    return Pending.of(this.#carryOut(allowed(words, "alone")));
   }
 
   /**
@@ -137,7 +142,7 @@ export class Claret extends Commands<"direct"> implements AsyncDisposable {
 
   /** @internal */
   protected override reading<T>(words: readonly Word[], convert: Convert<T>): Pending<T> {
-    return Pending.of(this.#carryOut(checked(words)).then(convert));
+    return Pending.of(this.#carryOut(allowed(words, "alone")).then(convert));
   }
 
   /** @internal */
@@ -158,7 +163,7 @@ export class Claret extends Commands<"direct"> implements AsyncDisposable {
     return {
       pool: this.#pool,
       requests: this.#requests,
-      promptly: (words: Words) => this.#promptly(words),
+      promptly: (words: Words, haste?: Haste) => this.#promptly(words, haste),
     };
   }
 
@@ -195,13 +200,23 @@ export class Claret extends Commands<"direct"> implements AsyncDisposable {
     }
   }
 
-  async #promptly(words: Words): Promise<Reply> {
-    const link = await this.#pool.takeBeyond();
+  async #promptly(words: Words, { limitMs, fresh }: Haste = {}): Promise<Reply> {
+    const signal =
+      limitMs === undefined
+        ? undefined
+        : AbortSignal.timeout(Math.min(Math.ceil(limitMs), TIMER_MS_MAX));
+    const link = await this.#pool.takeBeyond(signal, fresh).catch((error: unknown) => {
+      if (!signal?.aborted) throw error;
+      throw new ConnectionError("no connection in time", { cause: error });
+    });
     let reply: Reply;
     try {
-      [reply = null] = await link.send([words]);
+      [reply = null] = await abortable(signal, () => link.send([words]));
     } catch (error) {
-      throw new OutcomeUnknownError("the connection broke before the reply came", { cause: error });
+      // The reply may still arrive on it.
+      link.close();
+      const what = signal?.aborted ? "no reply came in time" : "the connection broke";
+      throw new OutcomeUnknownError(`${what}: it is unknown if it took effect`, { cause: error });
     } finally {
       this.#pool.give(link);
     }

@@ -55,6 +55,9 @@ export class ConnectionError extends ClaretError {
  * The outcome of a request was lost, and asking the server did not help. Never retried silently.
  */
 export class OutcomeUnknownError extends ClaretError {
+  /** @internal Whether neither asking nor repeating the request can help. */
+  _final = false;
+
   override get mayHaveHappened(): boolean {
     return true;
   }

@@ -7,7 +7,8 @@
 import type { Reply, Word } from "../wire/connection.js";
 import type { TokenHolder } from "../work/batch.js";
 import { Commands, raw } from "../work/commands.js";
-import { checked, Pending, type Convert } from "../work/later.js";
+import { allowed } from "../work/forbidden.js";
+import { Pending, type Convert } from "../work/later.js";
 
 /** Commands on keys of one hash slot that are refused if a later holder of the lock has written. */
 export class Fenced extends Commands<"direct"> {
@@ -29,7 +30,8 @@ export class Fenced extends Commands<"direct"> {
   /** @internal */
   protected override reading<T>(words: readonly Word[], convert: Convert<T>): Pending<T> {
     const { name, token } = this.#lock;
-    return Pending.of(this.#send(["FENCE", name, token, ...checked(words)]).then(convert));
+    const sent = ["FENCE", name, token, ...allowed(words, "within")];
+    return Pending.of(this.#send(sent).then(convert));
   }
 
   /** @internal */

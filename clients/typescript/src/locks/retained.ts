@@ -274,7 +274,7 @@ export class Retained implements AsyncDisposable {
     let failed = false;
     while (!stop.aborted && grant.held) {
       try {
-        if (failed || !(await this.#isTold(grant, stop))) failed = !(await grant._renew());
+        if (failed || !(await this.#isTold(grant, stop))) failed = !(await grant._renew(failed));
       } catch {
         if (stop.aborted) return;
         failed = true;

@@ -22,7 +22,15 @@ export interface Store {
   readonly pool: Pool;
   readonly requests: Requests;
   /** Sends one command beyond the limit of the pool. Rejects with an error reply. */
-  promptly(words: Words): Promise<Reply>;
+  promptly(words: Words, haste?: Haste): Promise<Reply>;
+}
+
+/** How one command is sent that must not take long. */
+export interface Haste {
+  /** Longest time, in milliseconds: then the connection is closed. */
+  limitMs?: number | undefined;
+  /** Whether to open a connection, as those that are open may be dead. */
+  fresh?: boolean | undefined;
 }
 
 /** Longest wait for one reply, in milliseconds. After that the request is repeated. */
@@ -54,7 +62,10 @@ export interface Patience {
   graceMs?: number | undefined;
   /** Gives up. */
   signal?: AbortSignal | undefined;
-  /** Takes back what was granted at the moment at which the caller gave up. */
+  /**
+   * Takes back what was granted at the moment at which the caller gave up: what the wait was
+   * answered, or with `null` what the server may grant all the same.
+   */
   undo?: ((granted: Reply) => Promise<unknown>) | undefined;
 }
 
@@ -76,7 +87,7 @@ export async function askAndWait(
     longest,
     () => new ConnectionError("no answer to a wait"),
   );
-  let replies: Reply[];
+  let replies: Reply[] = [];
   try {
     replies = await abortable(signal, () => answer);
   } catch (error) {
@@ -84,10 +95,23 @@ export async function askAndWait(
       link.close();
     throw error;
   } finally {
+    // What the server makes of the next command on the connection is not certain then.
+    if (refusedEarly(replies)) link.close();
     pool.give(link);
   }
-  for (const reply of replies) if (reply instanceof ReplyError) throw translate(reply);
-  return replies.at(-1) ?? null;
+  const last = replies.at(-1) ?? null;
+  for (const reply of replies) {
+    if (!(reply instanceof ReplyError)) continue;
+    // A refused request number does not keep the server from the command behind it.
+    if (!(last instanceof ReplyError) && last !== null) await undo?.(last).catch(() => undefined);
+    throw translate(reply);
+  }
+  return last;
+}
+
+/** Whether a command before the last one was refused. */
+function refusedEarly(replies: readonly Reply[]): boolean {
+  return replies.slice(0, -1).some((reply) => reply instanceof ReplyError);
 }
 
 /**
@@ -110,9 +134,11 @@ async function withdraw(
       pool.give(other);
     }
     const last = (await within(answer, WITHDRAW_MS, late)).at(-1) ?? null;
-    if (last !== null && !(last instanceof ReplyError)) await undo?.(last);
+    if (undo && !(last instanceof ReplyError)) await within(undo(last), WITHDRAW_MS, late);
     return true;
   } catch {
+    // The answer may have been on its way.
+    if (undo) await within(undo(null), WITHDRAW_MS, late).catch(() => undefined);
     return false;
   }
 }

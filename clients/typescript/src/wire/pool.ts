@@ -112,11 +112,11 @@ export class Pool {
 
   /**
    * A connection for one user, whatever the limit: for waits that may be long, and for renewals
-   * that must not wait for them.
+   * that must not wait for them. A `fresh` one has not been used before.
    */
-  async takeBeyond(signal?: AbortSignal): Promise<Link> {
+  async takeBeyond(signal?: AbortSignal, fresh = false): Promise<Link> {
     this.#check();
-    for (let link = this.#idle.pop(); link; link = this.#idle.pop()) {
+    for (let link = fresh ? undefined : this.#idle.pop(); link; link = this.#idle.pop()) {
       if (link.open) return this.#lend(link);
       link.close();
     }

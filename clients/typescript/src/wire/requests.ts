@@ -5,6 +5,7 @@
  */
 
 import { randomUUID } from "node:crypto";
+import { OrderError } from "../errors.js";
 
 /** Name and number of a request. */
 export type Request = readonly [name: string, number: number];
@@ -22,6 +23,21 @@ export class Numbers {
   next(): Request {
     this.#number += 1;
     return [this.#name, this.#number];
+  }
+}
+
+const ONCE_BYTES_MAX = 59;
+
+/**
+ * Throws an `OrderError` unless a text can be the name of a request. The server would refuse it,
+ * and carry the commands behind it out one by one.
+ */
+export function checkOnce(text: unknown): void {
+  if (typeof text !== "string") throw new OrderError("`once` is a text");
+  const bytes = Buffer.byteLength(text);
+  if (bytes < 1 || bytes > ONCE_BYTES_MAX || /[\s\u0000-\u001f\u007f-\u009f]/u.test(text)) {
+    const shape = `1 to ${ONCE_BYTES_MAX} bytes without spaces and control characters`;
+    throw new OrderError(`\`once\` is a text of ${shape}, not ${JSON.stringify(text)}`);
   }
 }
 

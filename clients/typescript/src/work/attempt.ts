@@ -20,7 +20,8 @@ import {
 import type { Reply, Words } from "../wire/connection.js";
 import type { Link, Pool } from "../wire/pool.js";
 import type { Request } from "../wire/requests.js";
-import { checked, Pending, type Convert, type Deferred } from "./later.js";
+import { allowed } from "./forbidden.js";
+import { Pending, type Convert, type Deferred } from "./later.js";
 import { commandsOf, Script, type Flight } from "./script.js";
 
 /** How a transaction behaves. */
@@ -39,6 +40,22 @@ export interface Manner {
   transactionTimeoutMs?: number | undefined;
 }
 
+/** Longest time that the server accepts, in milliseconds. */
+const TIMEOUT_MS_MAX = 86_400_000;
+
+/**
+ * Throws an `OrderError` if the server would refuse to begin such a transaction: it would carry the
+ * commands behind that out one by one.
+ */
+export function checkManner(manner: Manner): void {
+  for (const name of ["idleTimeoutMs", "transactionTimeoutMs"] as const) {
+    const ms = manner[name];
+    if (ms === undefined || (Number.isInteger(ms) && ms >= 0 && ms <= TIMEOUT_MS_MAX)) continue;
+    const shape = `an integer from 0 to ${TIMEOUT_MS_MAX}`;
+    throw new OrderError(`\`${name}\` is ${shape}, not ${String(ms)}`);
+  }
+}
+
 /** The command that begins a transaction. */
 function beginning(manner: Manner): Words {
   if (manner.readonly) {
@@ -49,10 +66,9 @@ function beginning(manner: Manner): Words {
   if (!manner.now) words.push("BLIND");
   if (manner.strict ?? true) words.push("STRICT");
   if (manner.update) words.push("FORUPDATE");
-  if (manner.idleTimeoutMs !== undefined) words.push("IDLE", Math.round(manner.idleTimeoutMs));
-  if (manner.transactionTimeoutMs !== undefined) {
-    words.push("TIMEOUT", Math.round(manner.transactionTimeoutMs));
-  }
+  if (manner.idleTimeoutMs !== undefined) words.push("IDLE", manner.idleTimeoutMs);
+  if (manner.transactionTimeoutMs !== undefined)
+    words.push("TIMEOUT", manner.transactionTimeoutMs);
   return words;
 }
 
@@ -68,6 +84,10 @@ export class Lane {
   #begun: Promise<Link> = Promise.reject(new ClosedError("no transaction has begun"));
   /** Whether the server may still treat the connection as in a transaction. */
   unended = false;
+  /** The error with which the server refused what begins the transaction, if it did. */
+  refusal: unknown;
+  /** Whether what begins the transaction is sent alone, as it was refused before. */
+  careful = false;
 
   constructor(pool: Pool, signal?: AbortSignal) {
     this.#pool = pool;
@@ -81,7 +101,12 @@ export class Lane {
     if (flight.opening.length === 0) return (await this.#begun).send(commandsOf(flight));
     const reset: Words[] = this.unended ? [["TXN", "ABORT"]] : [];
     this.unended = false;
-    const first = taken.then((link) => begin(link, reset, flight));
+    const refused = (error: unknown) => {
+      this.refusal = error;
+      this.careful = true;
+      if (this.#link === taken) this.abandon();
+    };
+    const first = taken.then((link) => begin(link, reset, flight, this.careful, refused));
     // Flights that are asked for meanwhile must not overtake this one.
     this.#begun = first.then(({ link }) => link);
     this.#begun.catch(() => undefined);
@@ -129,19 +154,53 @@ async function begin(
   link: Link,
   reset: readonly Words[],
   flight: Flight,
+  careful: boolean,
+  refused: (error: unknown) => void,
 ): Promise<{ link: Link; replies: Promise<Reply[]> }> {
-  const kind = String(flight.opening.at(-1)?.[0]);
-  if (link.accepted.has(kind)) {
+  const examine = (replies: Reply[]): Reply[] => {
+    const count = flight.opening.length;
+    const refusal = replies.slice(0, count).find((reply) => reply instanceof ReplyError);
+    if (!(refusal instanceof ReplyError)) return replies;
+    const error = refusalOf(refusal, replies.slice(count));
+    // What the server makes of the next command on this connection is not certain.
+    link.close();
+    refused(error);
+    throw error;
+  };
+  const kind = kindOf(flight.opening);
+  if (!careful && link.accepted.has(kind)) {
     const all = link.send([...reset, ...commandsOf(flight)]);
-    return { link, replies: all.then((replies) => replies.slice(reset.length)) };
+    return { link, replies: all.then((replies) => examine(replies.slice(reset.length))) };
   }
   // If the beginning is refused, for want of a right to it, the server carries out the commands
   // behind it one by one. Sent alone once, it is known to be allowed on this connection.
-  const begun = (await link.send([...reset, ...flight.opening])).slice(reset.length);
-  for (const reply of begun) if (reply instanceof ReplyError) throw translate(reply);
+  const begun = examine((await link.send([...reset, ...flight.opening])).slice(reset.length));
   link.accepted.add(kind);
   const others = link.send(commandsOf({ ...flight, opening: [] }));
   return { link, replies: others.then((replies) => [...begun, ...replies]) };
+}
+
+/** What begins a transaction, without its numbers. */
+function kindOf(opening: readonly Words[]): string {
+  const texts = opening.map((words) =>
+    words[0] === "CLIENT"
+      ? "CLIENT REQUEST"
+      : words.filter((word) => typeof word === "string").join(" "),
+  );
+  return texts.join(", ");
+}
+
+/** The error for a refused beginning, given the replies to the commands sent behind it. */
+function refusalOf(refusal: ReplyError, replies: readonly Reply[]): ClaretError {
+  const hadNone = (reply: Reply) =>
+    reply instanceof ReplyError && !(translate(reply) instanceof OutcomeUnknownError);
+  if (replies.every(hadNone)) return translate(refusal);
+  const error = new OutcomeUnknownError(
+    `the transaction was refused (${refusal.message}): ` +
+      "its commands may have been carried out one by one",
+  );
+  error._final = true;
+  return error;
 }
 
 /** One attempt at a transaction. */
@@ -172,7 +231,7 @@ export class Attempt {
   /** Adds a command whose reply arrives with the commit. */
   defer<T>(words: readonly unknown[], convert: Convert<T>): Deferred<T> {
     this.#check();
-    return this.#script.defer(checked(words), convert);
+    return this.#script.defer(allowed(words, "within"), convert);
   }
 
   /** Sends a command with those that were deferred, and waits for its reply. */
@@ -184,7 +243,7 @@ export class Attempt {
 
   async #ask(words: readonly unknown[], announced: boolean): Promise<Reply> {
     this.#check();
-    const sent = checked(words);
+    const sent = allowed(words, "within");
     const reply = await this.#exchange(
       this.#script.take(announced ? ["TXN", "FORUPDATE", ...sent] : sent),
     );
@@ -254,6 +313,7 @@ export class Attempt {
     } catch (error) {
       if (error instanceof ConnectionError) this.#lane.abandon();
       if (
+        error === this.#lane.refusal ||
         error instanceof ConnectionError ||
         error instanceof ConflictError ||
         error instanceof BusyError

@@ -14,10 +14,11 @@ import {
   VoidedError,
 } from "../errors.js";
 import type { Reply, Word, Words } from "../wire/connection.js";
-import { onceNumbers, type Numbers } from "../wire/requests.js";
+import { checkOnce, onceNumbers, type Numbers } from "../wire/requests.js";
 import { abortable, attempts, type RetryOptions } from "../wire/time.js";
 import { Lane } from "./attempt.js";
 import { Commands, raw } from "./commands.js";
+import { allowed } from "./forbidden.js";
 import { checked, type Convert, type Deferred } from "./later.js";
 import type { Runner } from "./run.js";
 import { Script } from "./script.js";
@@ -55,7 +56,7 @@ export class Batch extends Commands<"batch"> {
 
   /** Adds any command. */
   command(...words: Word[]): Deferred<Reply> {
-    return this.#script.defer(checked(words), raw);
+    return this.#script.defer(allowed(words, "within"), raw);
   }
 
   /**
@@ -68,12 +69,12 @@ export class Batch extends Commands<"batch"> {
 
   /** @internal */
   protected override reading<T>(words: readonly Word[], convert: Convert<T>): Deferred<T> {
-    return this.#script.defer(checked(words), convert);
+    return this.#script.defer(allowed(words, "within"), convert);
   }
 
   /** @internal */
   protected override writing<T>(words: readonly Word[], convert: Convert<T>): Deferred<T> {
-    return this.#script.defer(checked(words), convert);
+    return this.#script.defer(allowed(words, "within"), convert);
   }
 }
 
@@ -86,6 +87,8 @@ export async function batch(
   fill: (batch: Batch) => void,
   options: BatchOptions,
 ): Promise<Reply[] | null> {
+  const { once } = options;
+  if (once !== undefined) checkOnce(once);
   const guards = (options.guards ?? []).flatMap(guardWords);
   const execute = async (numbers: Numbers) => {
     const script = new Script(["MULTI"], ["EXEC", ...guards]);
@@ -97,9 +100,9 @@ export async function batch(
     if (script.length === 0 && guards.length === 0) return [];
     return carryOut(runner, script, options, numbers);
   };
-  return options.once === undefined
+  return once === undefined
     ? runner.requests.borrow(execute)
-    : execute(onceNumbers(options.once));
+    : execute(onceNumbers(once));
 }
 
 async function carryOut(
@@ -113,8 +116,10 @@ async function carryOut(
   let request = numbers.next();
   let last: unknown;
   let sent: boolean | undefined = false;
+  let careful = false;
   for await (const _ of attempts(options, signal)) {
     const lane = new Lane(runner.pool, signal);
+    lane.careful = careful;
     flight = script.repeat(flight, request);
     try {
       const replies = await abortable(signal, () => lane.exchange(flight));
@@ -126,6 +131,7 @@ async function carryOut(
       return values;
     } catch (error) {
       const state = await lane.state();
+      careful = lane.careful;
       const gaveUp = signal?.aborted && error === signal.reason;
       sent ||=
         state === "broken" || (gaveUp && state === "open") || error instanceof OutcomeUnknownError;
@@ -147,6 +153,7 @@ async function carryOut(
 }
 
 function isWorthRepeating(error: unknown): boolean {
+  if (error instanceof OutcomeUnknownError && error._final) return false;
   return [BusyError, ConflictError, ConnectionError, OutcomeUnknownError].some(
     (Kind) => error instanceof Kind,
   );
@@ -154,7 +161,7 @@ function isWorthRepeating(error: unknown): boolean {
 
 function guardWords(guard: Guard): Words {
   const { key } = guard;
-  if ("exists" in guard) return [guard.exists ? "XX" : "NX", key];
+  if ("exists" in guard) return checked([guard.exists ? "XX" : "NX", key]);
   if ("differs" in guard) return ["IFNE", ...checked([key, guard.differs])];
-  return guard.equals === null ? ["NX", key] : ["IFEQ", ...checked([key, guard.equals])];
+  return guard.equals === null ? checked(["NX", key]) : ["IFEQ", ...checked([key, guard.equals])];
 }

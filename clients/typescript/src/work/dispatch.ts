@@ -11,7 +11,6 @@
 import {
   ClosedError,
   ConnectionError,
-  OrderError,
   OutcomeUnknownError,
   ReplyError,
   translate,
@@ -19,15 +18,8 @@ import {
 import type { Reply, Word } from "../wire/connection.js";
 import type { Link, Pool } from "../wire/pool.js";
 import { Commands, raw } from "./commands.js";
-import { checked, Pending, type Convert } from "./later.js";
-
-/** Commands that change the connection for its next user, or that have no single reply. */
-const NOT_HERE = new Set(
-  (
-    "AUTH CLIENT DISCARD EXEC HELLO MONITOR MULTI PSUBSCRIBE PUNSUBSCRIBE QUIT RESET SELECT " +
-    "SSUBSCRIBE SUBSCRIBE SUNSUBSCRIBE TXN UNSUBSCRIBE UNWATCH WATCH"
-  ).split(" "),
-);
+import { allowed } from "./forbidden.js";
+import { Pending, type Convert } from "./later.js";
 
 /**
  * A connection whose commands are sent at once, each with a promise of its reply.
@@ -92,11 +84,7 @@ export class Dispatch extends Commands<"direct"> implements AsyncDisposable {
 
   #send<T>(words: readonly unknown[], convert: Convert<T>): Pending<T> {
     if (this.#ended) throw new ClosedError("the dispatch has ended");
-    const sent = checked(words);
-    const name = String(sent[0]).toUpperCase();
-    if (NOT_HERE.has(name)) {
-      throw new OrderError(`${name} is not for a dispatch: it is about a connection of its own`);
-    }
+    const sent = allowed(words, "within");
     this.#link ??= this.#pool.takeBeyond();
     const pending = Pending.of(this.#reply(this.#link, sent).then(convert));
     const end = new Promise<void>((resolve) => {

@@ -14,18 +14,25 @@ import {
 } from "../errors.js";
 import type { Reply, Words } from "../wire/connection.js";
 import type { Pool } from "../wire/pool.js";
-import { onceNumbers, type Numbers, type Request, type Requests } from "../wire/requests.js";
+import {
+  checkOnce,
+  onceNumbers,
+  type Numbers,
+  type Request,
+  type Requests,
+} from "../wire/requests.js";
 import { abortable, attempts, type RetryOptions } from "../wire/time.js";
-import { Attempt, Lane, type Manner } from "./attempt.js";
+import { Attempt, checkManner, Lane, type Manner } from "./attempt.js";
 
 /** Options of a transaction. */
 export interface RunOptions extends Manner, RetryOptions {
   /** Gives up: rejects with the signal's reason, and nothing takes effect. */
   signal?: AbortSignal | undefined;
   /**
-   * Text of at most 59 bytes, such as `order-8f3a`. Of all runs under it, in whatever process, one
-   * takes effect; each later one rejects with a `RepeatedError` or, if nothing was read, has the
-   * replies of the first. The server remembers the last 100,000 names.
+   * Text of 1 to 59 bytes without spaces and control characters, such as `order-8f3a`. Of all runs
+   * under it, in whatever process, one takes effect; each later one rejects with a `RepeatedError`
+   * or, if nothing was read, has the replies of the first. The server remembers the last 100,000
+   * names.
    */
   once?: string | undefined;
 }
@@ -39,11 +46,13 @@ export interface Runner {
 }
 
 /** Calls `body` with attempts until one commits, and resolves to the value of that call. */
-export function run<T>(
+export async function run<T>(
   runner: Runner,
   body: (attempt: Attempt) => Promise<T>,
   options: RunOptions,
 ): Promise<T> {
+  if (options.once !== undefined) checkOnce(options.once);
+  checkManner(options);
   if (options.once === undefined) {
     return runner.requests.borrow((numbers) => runNumbered(runner, body, options, numbers));
   }
@@ -67,6 +76,7 @@ async function runNumbered<T>(
       const outcome = await carryOut(attempt, lane, body, options);
       if (!("error" in outcome)) return outcome.value;
       last = outcome.error;
+      if (last instanceof OutcomeUnknownError && last._final) throw last;
       if (last instanceof OutcomeUnknownError && "value" in outcome) {
         if (request === undefined) return outcome.value;
         if (await tookEffect(runner, request, options, last)) {
