@@ -1,5 +1,5 @@
-//! The clients of other languages: built and tested with the tools of their languages, and then led through
-//! the stories of `clients/conformance` on a server that is killed in between.
+//! The clients of other languages and the examples: built and tested with the tools of their languages. Then
+//! the clients are led through the stories of `clients/conformance` on a server that is killed in between.
 
 use crate::process::{command, judge, limited, output, start, watch};
 use crate::report::{Count, Outcome};
@@ -16,46 +16,63 @@ const STORIES_SECONDS: u64 = 900;
 const CLIENTS: [&str; 6] =
     ["python", "typescript", "typescript-node-redis", "go", "java", "java-lettuce"];
 
-/// Commands for each client before the stories, in its folder of `clients`.
-const CHECKS: [(&str, &[&str]); 5] = [
-    ("typescript", &["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]),
-    ("typescript", &["npm", "test", "--silent"]),
-    ("go", &["go", "vet", "./..."]),
-    ("go", &["go", "test", "-count=1", "./..."]),
-    ("java", &["mvn", "-q", "-B", "package"]),
+/// Commands for each client and example, each in its folder.
+const CHECKS: [(&str, &[&str]); 9] = [
+    ("clients/typescript", &["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]),
+    ("clients/typescript", &["npm", "test", "--silent"]),
+    ("clients/go", &["go", "vet", "./..."]),
+    ("clients/go", &["go", "test", "-count=1", "./..."]),
+    ("clients/java", &["mvn", "-q", "-B", "install"]),
+    ("examples/auction", &["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]),
+    ("examples/auction", &["npm", "test", "--silent"]),
+    ("examples/flags", &["go", "test", "-count=1", "./..."]),
+    ("examples/inventory", &["mvn", "-q", "-B", "test"]),
 ];
+
+/// Folders of Go programs.
+const GO: [&str; 2] = ["clients/go", "examples/flags"];
 
 /// Builds and tests the clients, and carries out the stories with them.
 pub fn check() -> Result<Outcome, String> {
     let mut total = Count::default();
-    for (client, words) in CHECKS {
-        start(&mut tool(client, words))?;
+    for (folder, words) in CHECKS {
+        start(&mut tool(folder, words))?;
         total.passed += 1;
     }
-    let (_, unformatted) = output(&mut tool("go", &["gofmt", "-l", "."]))?;
-    if !unformatted.trim().is_empty() {
-        return Err(format!("gofmt would change {}", unformatted.trim()));
+    for folder in GO {
+        let (_, unformatted) = output(&mut tool(folder, &["gofmt", "-l", "."]))?;
+        if !unformatted.trim().is_empty() {
+            return Err(format!("gofmt would change {} in {folder}", unformatted.trim()));
+        }
     }
+    start(&mut python(&["-m", "pytest", "-q", "-p", "no:cacheprovider", "examples/jobs"])?)?;
+    total.passed += 1;
     let stories = stories()?;
     total.passed += stories.passed;
     total.failed += stories.failed;
     Ok(Outcome::Ran(total))
 }
 
-/// A tool in the folder of a client.
-fn tool(client: &str, words: &[&str]) -> Command {
+/// A tool in a folder of the repository.
+fn tool(folder: &str, words: &[&str]) -> Command {
     let mut tool = limited(BUILD_SECONDS, &command(words[0], &words[1..]));
-    tool.current_dir(paths::root().join("clients").join(client)).env("CLARET_BIN", paths::claret());
+    tool.current_dir(paths::root().join(folder)).env("CLARET_BIN", paths::claret());
     tool
 }
 
+/// Python with our client and with what the tests need.
+fn python(arguments: &[&str]) -> Result<Command, String> {
+    let mut python = command(setup::python()?, arguments);
+    python.env("CLARET_BIN", paths::claret()).env("PYTHONDONTWRITEBYTECODE", "1");
+    python.env("PYTHONPATH", paths::root().join("python"));
+    Ok(limited(STORIES_SECONDS, &python))
+}
+
 fn stories() -> Result<Count, String> {
-    let mut run = command(setup::python()?, &["clients/conformance/run.py"]);
-    run.args(CLIENTS).env("CLARET_BIN", paths::claret());
-    run.env("PYTHONPATH", paths::root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
-    let mut limited = limited(STORIES_SECONDS, &run);
+    let mut run = python(&["clients/conformance/run.py"])?;
+    run.args(CLIENTS);
     let mut count = Count::default();
-    let status = watch(&mut limited, |line| {
+    let status = watch(&mut run, |line| {
         let mut words = line.split_whitespace();
         let sum = match words.next() {
             Some("ok") => &mut count.passed,
@@ -65,7 +82,7 @@ fn stories() -> Result<Count, String> {
         *sum += words.filter_map(|word| word.parse::<u64>().ok()).sum::<u64>();
     })?;
     if count.failed == 0 {
-        judge(&limited, status)?;
+        judge(&run, status)?;
     }
     if count.passed == 0 {
         return Err("no story was carried out".into());
