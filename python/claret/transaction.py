@@ -85,7 +85,8 @@ class Transaction(OnDatabase, CoreCommands):
     trips. ``now=True`` on :meth:`Claret.begin` makes writes answer at once, at the price of a lock
     that other transactions may have to wait for.
 
-    Leaving the ``with`` block commits; an exception rolls back.
+    Leaving the ``with`` block commits; an exception rolls back. If the transaction was aborted and the
+    block has hidden that, leaving it raises the error again.
     """
 
     def __init__(self, db, manner=Manner(), request=None, lane=None):

@@ -106,7 +106,8 @@ def test_a_transaction_can_say_for_itself_how_long_it_is_silent(server, store):
         time.sleep(2 * IDLE_S)
         assert not writer.done() and ask("TXN", "COMMIT") == []
         writer.join()
-    with store.begin(idle_timeout=0.1) as tx:
+    # A program that hides the error does not leave the block as if it had committed.
+    with pytest.raises(claret.ConflictError, match="0.1 s"), store.begin(idle_timeout=0.1) as tx:
         tx.get("k")
         assert Writer(server, "k").join() < IDLE_S
         with pytest.raises(claret.ConflictError, match="0.1 s"):

@@ -676,9 +676,13 @@ def test_only_a_read_in_a_transaction_announces_a_write(store):
         say("TXN", "FORUPDATE", "GET", "n")
     with pytest.raises(redis.ResponseError, match="exclude each other"):
         say("TXN", "BEGIN", "READONLY", "FORUPDATE")
-    for words in (["SET", "n", 1], ["PING"], ["TXN", "COMMIT"]):
-        with pytest.raises(redis.ResponseError, match="reads keys|TXN COMMIT"), store.begin() as tx:
-            tx.execute_command("TXN", "FORUPDATE", *words)
+    for words in (["SET", "n", 1], ["PING"]):
+        with pytest.raises(redis.ResponseError, match="reads keys"), store.begin() as tx:
+            tx.for_update.execute_command(*words)
+    with store.client() as pinned:
+        pinned.execute_command("TXN", "BEGIN")
+        with pytest.raises(redis.ResponseError, match="reads keys|TXN COMMIT"):
+            pinned.execute_command("TXN", "FORUPDATE", "TXN", "COMMIT")
     with pytest.raises(ValueError):
         store.begin(readonly=True, for_update=True)
 
