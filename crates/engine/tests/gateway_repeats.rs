@@ -40,8 +40,11 @@ const FORMS: &[&str] = &[
     "TXN BEGIN BLIND; TXN COMMIT",
 ];
 
-/// Forms in which a command is answered at once, and differently once the request has taken effect.
-const LOOKS: &[&str] = &["TXN BEGIN BLIND; RENAME x y; INCR b; TXN COMMIT"];
+/// Forms in which something is read and answered at once: repeated, it may be read differently.
+const LOOKS: &[&str] = &[
+    "TXN BEGIN BLIND; GET x; INCR b; SUNIONSTORE d s t; TXN COMMIT",
+    "TXN BEGIN BLIND; RENAME x y; INCR b; TXN COMMIT",
+];
 
 const ANEW: &str = "have answered is not what they answered then";
 
