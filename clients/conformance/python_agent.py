@@ -142,7 +142,7 @@ class Body:
         return result
 
     def _result(self, expression, known):
-        """A returned value: placeholders stay what they are until the commit."""
+        """A returned value: deferred replies stay what they are until the commit."""
         if isinstance(expression, list):
             return [self._result(one, known) for one in expression]
         return self._value(expression, known)
@@ -157,7 +157,7 @@ class Body:
 
 
 def settled(value):
-    """A returned value after the commit, with replies in the place of placeholders."""
+    """A returned value after the commit, with replies in the place of deferred ones."""
     if isinstance(value, list):
         return [settled(one) for one in value]
     return value.value if isinstance(value, claret.Deferred) else value

@@ -28,7 +28,7 @@ type Batch struct {
 
 // Batch begins a batch.
 func (db *DB) Batch() *Batch {
-	batch := &Batch{db: db, words: script.New([]any{"MULTI"}, []any{"EXEC"}, nil)}
+	batch := &Batch{db: db, words: script.New([]any{"MULTI"}, nil)}
 	batch.Cmdable = db.typed(batch.process)
 	return batch
 }
@@ -64,8 +64,8 @@ func (b *Batch) IfAbsent(key string) { b.guard("NX", key) }
 func (b *Batch) guard(words ...any) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	if err := script.CheckWords(words); err != nil && b.failed == nil {
-		b.failed = err
+	if b.failed == nil {
+		b.failed = script.CheckWords(words)
 	}
 	b.guards = append(b.guards, words...)
 }
@@ -82,11 +82,7 @@ func (b *Batch) process(_ context.Context, command redis.Cmder) error {
 		}
 		return err
 	}
-	err := b.words.Defer(command)
-	if script.CheckWords(command.Args()) != nil && b.failed == nil {
-		b.failed = err
-	}
-	return err
+	return b.words.Defer(command)
 }
 
 // Execute carries the commands out and returns their replies, of which those that are refused are
@@ -120,9 +116,9 @@ func (b *Batch) execute(ctx context.Context) ([]any, error) {
 	}
 	counter := b.db.requests.Borrow()
 	defer b.db.requests.Return(counter)
-	b.words.End(append([]any{"EXEC"}, b.guards...))
 	request := counter.Next()
-	commands, err := b.words.Take(ctx, nil)
+	exec := redis.NewCmd(ctx, append([]any{"EXEC"}, b.guards...)...)
+	commands, err := b.words.Take(ctx, exec)
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +128,9 @@ func (b *Batch) execute(ctx context.Context) ([]any, error) {
 	for attempts := script.Default.Begin(); attempts.Next(ctx); {
 		err := b.attempt(ctx, request, commands)
 		if err == nil {
-			return b.settle(commands[len(commands)-1].(*redis.Cmd))
+			return b.settle(exec)
 		}
 		last = err
-		known := isKnown(err)
 		switch {
 		case failure.IsOpening(err):
 			// Under this number the server may have carried out a part: it is not used again.
@@ -144,7 +139,7 @@ func (b *Batch) execute(ctx context.Context) ([]any, error) {
 			}
 			request = counter.Next()
 		case errors.Is(err, ErrConnection), errors.Is(err, ErrBusy):
-		case errors.Is(err, ErrUnknown), !known && !failure.IsReply(err):
+		case errors.Is(err, ErrUnknown), !failure.IsKnown(err) && !failure.IsReply(err):
 			sent = true
 		default:
 			return nil, err
@@ -153,10 +148,7 @@ func (b *Batch) execute(ctx context.Context) ([]any, error) {
 	if sent {
 		return nil, failure.New(ErrUnknown, last.Error(), last)
 	}
-	if last == nil {
-		last = ctx.Err()
-	}
-	return nil, last
+	return nil, failure.Ended(ctx, last)
 }
 
 // openingFailed is the error of a refused beginning; lost tells that an earlier attempt under the
@@ -179,9 +171,7 @@ func (b *Batch) attempt(
 	for _, command := range commands {
 		command.SetErr(nil)
 	}
-	opening := []redis.Cmder{
-		redis.NewCmd(ctx, request.Words()...), redis.NewCmd(ctx, "MULTI"),
-	}
+	opening := b.words.Opening(ctx, request)
 	limit := b.db.options.ReplyTimeout
 	if err := lane.Begin(ctx, limit, "MULTI", opening, commands); err != nil {
 		lane.Abandon()

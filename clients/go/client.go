@@ -82,7 +82,7 @@ type Doer interface {
 
 func (db *DB) database() *DB { return db }
 
-func (tx *Tx) database() *DB { return tx.db }
+func (tx *Tx) database() *DB { return tx.run.db }
 
 func (b *Batch) database() *DB { return b.db }
 
@@ -174,11 +174,12 @@ func (db *DB) isWrite(ctx context.Context, name string) (bool, error) {
 		}
 		writers := make(map[string]bool, len(names))
 		for _, name := range names {
-			writers[strings.ToUpper(name)] = true
+			writers[strings.ToLower(name)] = true
 		}
 		db.writers = writers
 	}
-	return db.writers[strings.ToUpper(name)], nil
+	// Those of go-redis are in lower case, and need no copy.
+	return db.writers[strings.ToLower(name)], nil
 }
 
 // askAndWait sends a command, under a number if that is not nil, over a connection of its own, waits
@@ -221,8 +222,8 @@ func limitOf(wait time.Duration) time.Duration {
 	return 0
 }
 
-// labels gives the errors of single commands their kinds, refuses placeholders as words, and lets a
-// context end a command that is under way.
+// labels gives the errors of single commands their kinds, refuses deferred replies as words, and lets
+// a context end a command that is under way.
 type labels struct {
 	db *DB
 }

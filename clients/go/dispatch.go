@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -39,13 +40,11 @@ type Dispatch struct {
 // Future is a reply that may not have arrived yet. It is not the reply itself: as a word of a
 // command it is an ErrOrder.
 type Future struct {
-	script.Placeholder
+	script.DeferredReply
 	done  chan struct{}
 	value any
 	err   error
-
-	mutex sync.Mutex
-	seen  bool
+	seen  atomic.Bool
 }
 
 // Dispatch begins to send commands over a connection of its own. When the context ends, the
@@ -111,9 +110,6 @@ func (d *Dispatch) check(words []any) error {
 	case len(words) == 0:
 		return failure.Order("a command has words")
 	}
-	if err := script.CheckWords(words); err != nil {
-		return err
-	}
 	return checkTogether(words)
 }
 
@@ -163,7 +159,7 @@ func (d *Dispatch) fail(future *Future, err error) {
 	if len(d.unseen) >= window {
 		kept := d.unseen[:0]
 		for _, one := range d.unseen {
-			if !one.wasSeen() {
+			if !one.seen.Load() {
 				kept = append(kept, one)
 			}
 		}
@@ -192,7 +188,7 @@ func (d *Dispatch) Close() error {
 		d.lane.Abandon()
 	}
 	for _, future := range d.unseen {
-		if !future.wasSeen() {
+		if !future.seen.Load() {
 			return future.err
 		}
 	}
@@ -202,12 +198,6 @@ func (d *Dispatch) Close() error {
 func (f *Future) finish(value any, err error) {
 	f.value, f.err = value, err
 	close(f.done)
-}
-
-func (f *Future) wasSeen() bool {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	return f.seen
 }
 
 // Done is closed when the reply has arrived.
@@ -221,9 +211,7 @@ func (f *Future) Value(ctx context.Context) (any, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	f.mutex.Lock()
-	f.seen = true
-	f.mutex.Unlock()
+	f.seen.Store(true)
 	return f.value, f.err
 }
 

@@ -85,14 +85,8 @@ func (db *DB) Leader(ctx context.Context, name string) (*Leader, error) {
 func (db *DB) Observe(ctx context.Context, name string, next func(*Leader) bool) error {
 	var seen int64
 	var last error
-	for attempts := script.Default.Begin(); ; {
-		if !attempts.Next(ctx) {
-			if last == nil {
-				last = ctx.Err()
-			}
-			return failure.GaveUp(ctx, last)
-		}
-		asked := time.Now()
+	attempts := script.Default.Begin()
+	for attempts.Next(ctx) {
 		wait := milliseconds(observeMax)
 		words := []any{"ELECTION.OBSERVE", name, "AFTER", seen, "TIMEOUT", wait}
 		reply, err := db.askAndWait(ctx, observeMax, nil, words)
@@ -100,8 +94,10 @@ func (db *DB) Observe(ctx context.Context, name string, next func(*Leader) bool)
 			return failure.GaveUp(ctx, err)
 		}
 		last = err
-		if err == nil || time.Since(asked) > time.Second {
+		if err == nil {
 			attempts = script.Default.Begin()
+		} else {
+			attempts.AfterWait()
 		}
 		if row, isRow := reply.([]any); isRow {
 			leader, version := leaderOf(row)
@@ -111,6 +107,7 @@ func (db *DB) Observe(ctx context.Context, name string, next func(*Leader) bool)
 			}
 		}
 	}
+	return failure.Ended(ctx, last)
 }
 
 // leaderOf is the leader in a reply, or nil, and the version.
@@ -153,7 +150,7 @@ func (db *DB) Barrier(
 	request, begun, again := counter.Next(), time.Now(), false
 	var last error
 	for attempts := script.Default.Begin(); attempts.Next(ctx); {
-		asked, wait := time.Now(), left(options.Timeout, begun)
+		wait := left(options.Timeout, begun)
 		words := []any{"BARRIER.WAIT", name, parties, "OWNER", options.Owner}
 		if wait > 0 {
 			words = append(words, "TIMEOUT", milliseconds(wait))
@@ -171,12 +168,7 @@ func (db *DB) Barrier(
 			return 0, failure.GaveUp(ctx, err)
 		}
 		last, again = err, true
-		if time.Since(asked) > time.Second {
-			attempts = script.Default.Begin()
-		}
+		attempts.AfterWait()
 	}
-	if last == nil {
-		last = ctx.Err()
-	}
-	return 0, failure.GaveUp(ctx, last)
+	return 0, failure.Ended(ctx, last)
 }

@@ -32,7 +32,7 @@ var (
 	ErrNotAcquired = failure.ErrNotAcquired
 	// ErrGuard: a guard of a batch did not hold. Nothing took effect.
 	ErrGuard = failure.ErrGuard
-	// ErrOrder: a placeholder was used as a value, or an operation is not allowed here.
+	// ErrOrder: a deferred reply was used as a value, or an operation is not allowed here.
 	ErrOrder = failure.ErrOrder
 	// ErrClosed: the transaction, the dispatch or the client has ended.
 	ErrClosed = failure.ErrClosed

@@ -59,7 +59,7 @@ func (l *Lock) attempt(
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		return nil, func() { l.end(lane, done, command, search) }, ctx.Err()
+		return nil, func() { l.endWait(lane, done, command, search) }, ctx.Err()
 	}
 	if err != nil {
 		// The connection is closed: the server then takes back what it would grant too late.
@@ -75,8 +75,8 @@ func (l *Lock) attempt(
 	return reply, nil, err
 }
 
-// end ends a wait, and gives back a lock that was granted in that moment.
-func (l *Lock) end(lane *link.Lane, done chan error, command *redis.Cmd, search func()) {
+// endWait ends a wait, and gives back a lock that was granted in that moment.
+func (l *Lock) endWait(lane *link.Lane, done chan error, command *redis.Cmd, search func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.db.options.ConnectTimeout)
 	defer cancel()
 	err, clean := l.unblock(ctx, lane, done)
@@ -148,7 +148,7 @@ func (l *Lock) search(request *script.Request, command []any) {
 	}
 }
 
-// discard releases a token that nobody is going to use, if the server can be reached.
+// discard releases a token that is not going to be used, if the server can be reached.
 func (l *Lock) discard(token int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.db.options.ConnectTimeout)
 	defer cancel()

@@ -7,6 +7,7 @@ import (
 
 	"claret/go/internal/failure"
 	"claret/go/internal/resp"
+	"claret/go/internal/script"
 )
 
 // ofConnection are commands that change a connection for its next user, or have no single reply.
@@ -21,22 +22,19 @@ var alone = map[string]map[string]bool{
 
 // advice tells what to use instead.
 var advice = map[string]string{
-	"AUTH":     "use the Options of Connect",
-	"HELLO":    "use the Options of Connect",
-	"SELECT":   "use Database in the Options of Connect",
-	"QUIT":     "use Close",
-	"MULTI":    "use Batch or Run",
-	"EXEC":     "use Batch or Run",
-	"DISCARD":  "use Batch or Run, and return an error",
-	"WATCH":    "use Run",
-	"UNWATCH":  "use Run",
-	"TXN":      "use Run, and its options; return an error to end a transaction without effect",
-	"CLIENT":   "use a connection of your own",
-	"RESET":    "use a connection of your own",
-	"MONITOR":  "use a connection of your own",
-	"PSUB":     "use Redis().PSubscribe",
-	"SUB":      "use Redis().Subscribe",
-	"TOGETHER": "send it as a single command",
+	"AUTH":    "use the Options of Connect",
+	"HELLO":   "use the Options of Connect",
+	"SELECT":  "use Database in the Options of Connect",
+	"QUIT":    "use Close",
+	"MULTI":   "use Batch or Run",
+	"EXEC":    "use Batch or Run",
+	"DISCARD": "use Batch or Run, and return an error",
+	"WATCH":   "use Run",
+	"UNWATCH": "use Run",
+	"TXN":     "use Run, and its options; return an error to end a transaction without effect",
+	"CLIENT":  "use a connection of your own",
+	"RESET":   "use a connection of your own",
+	"MONITOR": "use a connection of your own",
 }
 
 // adviceFor is what to use instead of a command.
@@ -45,44 +43,49 @@ func adviceFor(name string) string {
 		return text
 	}
 	if strings.HasPrefix(name, "P") {
-		return advice["PSUB"]
+		return "use Redis().PSubscribe"
 	}
-	return advice["SUB"]
+	return "use Redis().Subscribe"
 }
 
 // checkSingle refuses a single command that changes the connection for its next user.
 func checkSingle(words []any) error {
-	words = behindFence(words)
-	name := nameOf(words, 0)
-	if seconds := alone[name]; seconds != nil && seconds[nameOf(words, 1)] {
-		return nil
-	}
-	if ofConnection[name] || alone[name] != nil {
+	name, isOfConnection, isAllowed := examine(words)
+	if isOfConnection && !isAllowed {
 		return failure.Order(name + " is about a connection of its own: " + adviceFor(name))
 	}
 	return nil
 }
 
-// checkTogether refuses a command that has no place in a transaction, a batch or under a fence.
+// checkTogether refuses a command that has no place in a transaction, a batch or under a fence, and
+// deferred replies as its words.
 func checkTogether(words []any) error {
-	words = behindFence(words)
-	name := nameOf(words, 0)
-	seconds := alone[name]
-	switch {
-	case seconds != nil && seconds[nameOf(words, 1)]:
-		return failure.Order(name + " is not allowed together with others: " + advice["TOGETHER"])
-	case ofConnection[name] || seconds != nil:
-		return failure.Order(name + " is not allowed together with others: " + adviceFor(name))
+	if err := script.CheckWords(words); err != nil {
+		return err
 	}
-	return nil
+	name, isOfConnection, isAllowed := examine(words)
+	if !isOfConnection {
+		return nil
+	}
+	text := adviceFor(name)
+	if isAllowed {
+		text = "send it as a single command"
+	}
+	return failure.Order(name + " is not allowed together with others: " + text)
 }
 
-// behindFence is the command under FENCE, a name and a token, if there is one.
-func behindFence(words []any) []any {
-	for nameOf(words, 0) == "FENCE" && len(words) > 3 {
+// examine is the name of a command, under any FENCE with a name and a token; whether it is about its
+// connection; and if so, whether it is allowed as a single one.
+func examine(words []any) (name string, isOfConnection, isAllowed bool) {
+	name = nameOf(words, 0)
+	for name == "FENCE" && len(words) > 3 {
 		words = words[3:]
+		name = nameOf(words, 0)
 	}
-	return words
+	if seconds := alone[name]; seconds != nil {
+		return name, true, seconds[nameOf(words, 1)]
+	}
+	return name, ofConnection[name], false
 }
 
 // nameOf is a word of a command in capitals.

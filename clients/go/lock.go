@@ -165,13 +165,10 @@ func (l *Lock) ask(
 	attempts := script.Default.Begin()
 	for {
 		if !attempts.Next(ctx) {
-			if err == nil {
-				err = ctx.Err()
-			}
 			if again {
 				remains = search
 			}
-			return 0, asked, again, remains, failure.GaveUp(ctx, err)
+			return 0, asked, again, remains, failure.Ended(ctx, err)
 		}
 		asked = time.Now()
 		wait := left(options.Timeout, begun)
@@ -195,10 +192,7 @@ func (l *Lock) ask(
 			return 0, asked, again, remains, err
 		}
 		again = true
-		if time.Since(asked) > time.Second {
-			// A request that has waited for long has had a connection for long.
-			attempts = script.Default.Begin()
-		}
+		attempts.AfterWait()
 	}
 }
 
@@ -211,10 +205,7 @@ func (l *Lock) confirm(ctx context.Context) (held bool, err error) {
 			return held, err
 		}
 	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	return false, failure.GaveUp(ctx, err)
+	return false, failure.Ended(ctx, err)
 }
 
 func (o LockOptions) words(wait time.Duration) []any {
@@ -328,11 +319,14 @@ func (l *Lock) keep(ctx context.Context) {
 }
 
 // lose marks the lock as lost.
-func (l *Lock) lose() {
+func (l *Lock) lose() { l.end(failure.New(ErrLockLost, "the lock "+l.name, nil)) }
+
+// end ends the time in the lock; the cause is nil if it is released.
+func (l *Lock) end(cause error) {
 	l.mutex.Lock()
 	l.over = true
 	l.mutex.Unlock()
-	l.cancel(failure.New(ErrLockLost, "the lock "+l.name, nil))
+	l.cancel(cause)
 }
 
 // StopRenewing ends the renewal of the lease, as if this process had been stopped: for tests of
@@ -354,10 +348,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		ctx = within
 	}
 	lost := !l.Held()
-	l.cancel(nil)
-	l.mutex.Lock()
-	l.over = true
-	l.mutex.Unlock()
+	l.end(nil)
 	var last error
 	for attempts := script.Default.Begin(); attempts.Next(ctx); {
 		was, err := l.db.Do(ctx, "LOCK.RELEASE", l.name, l.token).Int64()
@@ -372,10 +363,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			break
 		}
 	}
-	if last == nil {
-		last = ctx.Err()
-	}
-	return failure.GaveUp(ctx, last)
+	return failure.Ended(ctx, last)
 }
 
 // Fenced carries out commands under the token of a lock.
@@ -401,7 +389,6 @@ func (f *Fenced) Do(ctx context.Context, words ...any) *redis.Cmd {
 
 // isPassing tells whether a request with a number is to be sent again.
 func isPassing(err error) bool {
-	known := isKnown(err)
 	switch {
 	case failure.IsOpening(err):
 		return false
@@ -410,7 +397,7 @@ func isPassing(err error) bool {
 	case errors.Is(err, ErrBusy), errors.Is(err, ErrUnknown), errors.Is(err, ErrConnection):
 		return true
 	}
-	return !known && !failure.IsReply(err)
+	return !failure.IsKnown(err) && !failure.IsReply(err)
 }
 
 // left is the time that is left of a limit; 0 is none.

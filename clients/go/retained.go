@@ -3,6 +3,7 @@ package claret
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"claret/go/internal/failure"
@@ -57,22 +58,18 @@ func (db *DB) Retain(name string, options LockOptions) (*Retained, error) {
 // ErrNotAcquired says that it was not free in time.
 func (r *Retained) Enter(ctx context.Context, timeout time.Duration) (*Stay, error) {
 	stay := &Stay{of: r}
-	begun := time.Now()
 	r.mutex.Lock()
 	r.line = append(r.line, stay)
 	r.mutex.Unlock()
-	err := r.enter(ctx, stay, timeout, begun)
-	if err != nil {
+	if err := r.enter(ctx, stay, timeout); err != nil {
 		r.give(func() { r.remove(stay) })
 		return nil, err
 	}
 	return stay, nil
 }
 
-func (r *Retained) enter(
-	ctx context.Context, stay *Stay, timeout time.Duration, begun time.Time,
-) error {
-	within := ctx
+func (r *Retained) enter(ctx context.Context, stay *Stay, timeout time.Duration) error {
+	begun, within := time.Now(), ctx
 	if timeout > 0 {
 		limited, cancel := context.WithDeadline(ctx, begun.Add(timeout))
 		defer cancel()
@@ -216,9 +213,7 @@ type Stay struct {
 	of      *Retained
 	granted *Lock
 	token   int64
-
-	mutex sync.Mutex
-	over  bool
+	over    atomic.Bool
 }
 
 // Name is the key of the lock.
@@ -232,11 +227,7 @@ func (s *Stay) grant() int64 { return s.granted.Token() }
 func (s *Stay) lose() { s.granted.lose() }
 
 // Held tells whether the holder can rely on the lock; see Lock.Held.
-func (s *Stay) Held() bool {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return !s.over && s.granted.Held()
-}
+func (s *Stay) Held() bool { return !s.over.Load() && s.granted.Held() }
 
 // Context is done when the lock is lost, and later when the process has given it back.
 func (s *Stay) Context() context.Context { return s.granted.Context() }
@@ -244,11 +235,7 @@ func (s *Stay) Context() context.Context { return s.granted.Context() }
 // Leave ends the stay. The lock stays with the process unless another client wants it. ErrLockLost
 // says that it was no longer held.
 func (s *Stay) Leave() error {
-	s.mutex.Lock()
-	over := s.over
-	s.over = true
-	s.mutex.Unlock()
-	if over {
+	if s.over.Swap(true) {
 		return nil
 	}
 	held := s.granted.Held()

@@ -31,9 +31,8 @@ type Deferred = script.Deferred
 type Tx struct {
 	redis.Cmdable
 
-	ctx    context.Context
-	db     *DB
-	manner manner
+	ctx context.Context
+	run *run
 
 	mutex sync.Mutex
 	lane  *link.Lane
@@ -47,12 +46,10 @@ type Tx struct {
 	live bool
 }
 
-func (db *DB) newTx(
-	ctx context.Context, lane *link.Lane, manner manner, request *script.Request,
-) *Tx {
-	words := script.New(manner.words(), []any{"TXN", "COMMIT"}, request)
-	tx := &Tx{ctx: ctx, db: db, manner: manner, lane: lane, words: words, open: true}
-	tx.Cmdable = db.typed(tx.process)
+func (r *run) newTx(ctx context.Context, lane *link.Lane) *Tx {
+	words := script.New(r.begin, []any{"TXN", "COMMIT"})
+	tx := &Tx{ctx: ctx, run: r, lane: lane, words: words, open: true}
+	tx.Cmdable = r.db.typed(tx.process)
 	return tx
 }
 
@@ -81,8 +78,8 @@ func (tx *Tx) AskForUpdate(ctx context.Context, words ...any) *redis.Cmd {
 	return command
 }
 
-// Write adds a command that travels with the next one or with the commit. A placeholder among its
-// words makes the transaction fail with ErrOrder.
+// Write adds a command that travels with the next one or with the commit. A deferred reply among
+// its words makes the transaction fail with ErrOrder.
 func (tx *Tx) Write(words ...any) *Deferred {
 	command := redis.NewCmd(tx.ctx, words...)
 	command.SetErr(tx.write(tx.ctx, command))
@@ -105,10 +102,10 @@ func (tx *Tx) Require(ctx context.Context, held Held) error {
 }
 
 func (tx *Tx) process(ctx context.Context, command redis.Cmder) error {
-	if tx.manner.readOnly || tx.manner.now {
+	if tx.run.manner.readOnly || tx.run.manner.now {
 		return tx.ask(ctx, command)
 	}
-	write, err := tx.db.isWrite(ctx, command.Name())
+	write, err := tx.run.db.isWrite(ctx, command.Name())
 	if err != nil {
 		return tx.fail(err)
 	}
@@ -120,7 +117,7 @@ func (tx *Tx) process(ctx context.Context, command redis.Cmder) error {
 
 // write defers a command.
 func (tx *Tx) write(ctx context.Context, command redis.Cmder) error {
-	if tx.manner.readOnly || tx.manner.now {
+	if tx.run.manner.readOnly || tx.run.manner.now {
 		return tx.ask(ctx, command)
 	}
 	tx.mutex.Lock()
@@ -144,7 +141,7 @@ func (tx *Tx) askChecked(ctx context.Context, command redis.Cmder, words []any) 
 		return err
 	}
 	_, err := tx.exchange(ctx, command)
-	if err == nil && !tx.manner.now && script.WasQueued(command) {
+	if err == nil && !tx.run.manner.now && script.WasQueued(command) {
 		err = failure.Order("a write is answered when its transaction commits: use Write")
 		tx.note(err)
 	}
@@ -158,10 +155,7 @@ func (tx *Tx) usable(words []any) error {
 	if tx.failed != nil {
 		return tx.failed
 	}
-	err := script.CheckWords(words)
-	if err == nil {
-		err = checkTogether(words)
-	}
+	err := checkTogether(words)
 	tx.note(err)
 	return err
 }
@@ -171,18 +165,18 @@ func (tx *Tx) usable(words []any) error {
 func (tx *Tx) exchange(ctx context.Context, last redis.Cmder) (any, error) {
 	var opening []redis.Cmder
 	if !tx.words.Started() {
-		opening = tx.words.Opening(ctx)
+		opening = tx.words.Opening(ctx, tx.run.request)
 	}
 	commands, err := tx.words.Take(ctx, last)
 	if err != nil {
 		return nil, err
 	}
 	tx.live = true
-	limit := tx.db.options.ReplyTimeout
+	limit := tx.run.db.options.ReplyTimeout
 	if opening == nil {
 		err = tx.lane.Exchange(ctx, limit, commands...)
 	} else {
-		err = tx.lane.Begin(ctx, limit, tx.kind(), opening, commands)
+		err = tx.lane.Begin(ctx, limit, tx.run.kind, opening, commands)
 	}
 	if err != nil {
 		tx.broken = true
@@ -191,7 +185,7 @@ func (tx *Tx) exchange(ctx context.Context, last redis.Cmder) (any, error) {
 	}
 	tx.live = last != nil
 	end := commands[len(commands)-1]
-	if err = tx.words.Digest(end); isKnown(err) {
+	if err = tx.words.Digest(end); failure.IsKnown(err) {
 		tx.note(err)
 	}
 	if last != nil || err != nil {
@@ -199,9 +193,6 @@ func (tx *Tx) exchange(ctx context.Context, last redis.Cmder) (any, error) {
 	}
 	return end.(*redis.Cmd).Val(), nil
 }
-
-// kind names the beginning of the transaction; see link.Lane.Begin.
-func (tx *Tx) kind() string { return fmt.Sprint(tx.manner.words(), tx.manner.once != "") }
 
 // fail records why the transaction cannot commit.
 func (tx *Tx) fail(err error) error {
@@ -256,14 +247,9 @@ func (tx *Tx) abort() {
 	// The caller may have given up: the connection must be clean all the same.
 	ctx := context.Background()
 	command := redis.NewCmd(ctx, "TXN", "ABORT")
-	if tx.lane.Exchange(ctx, tx.db.options.ConnectTimeout, command) != nil {
+	if tx.lane.Exchange(ctx, tx.run.db.options.ConnectTimeout, command) != nil {
 		tx.broken = true
 	}
-}
-
-func isKnown(err error) bool {
-	var known *Error
-	return errors.As(err, &known)
 }
 
 // manner is how a transaction is run.
@@ -371,7 +357,8 @@ func (db *DB) Run(
 	if err := how.check(); err != nil {
 		return err
 	}
-	run := run{db: db, manner: how, function: function}
+	run := run{db: db, manner: how, function: function, begin: how.words()}
+	run.kind = fmt.Sprint(run.begin, how.once != "")
 	return run.all(ctx)
 }
 
@@ -385,8 +372,10 @@ type run struct {
 	db       *DB
 	manner   manner
 	function func(context.Context, *Tx) error
-	lane     *link.Lane
-	// The last attempt, if the lane is kept for the next one.
+	// The first command, and the name of its kind; see link.Lane.Begin.
+	begin []any
+	kind  string
+	// The last attempt, if its lane is not given back.
 	last    *Tx
 	request *script.Request
 	counter *script.Counter
@@ -423,21 +412,19 @@ func (r *run) all(ctx context.Context) error {
 	if lost && !errors.Is(last, ErrUnknown) {
 		last = failure.New(ErrUnknown, last.Error(), last)
 	}
-	if last == nil {
-		return ctx.Err()
-	}
-	return failure.GaveUp(ctx, last)
+	return failure.Ended(ctx, last)
 }
 
 // attempt runs the function once; it tells whether to try again.
 func (r *run) attempt(ctx context.Context, lost *bool) (again bool, err error) {
-	// Run again on the same connection, a transaction keeps its age, and so does not starve.
-	if r.lane == nil {
-		if r.lane, err = r.db.lanes.Take(ctx); err != nil {
-			return false, err
-		}
+	var lane *link.Lane
+	if r.last != nil {
+		// Run again on the same connection, a transaction keeps its age, and so does not starve.
+		lane = r.last.lane
+	} else if lane, err = r.db.lanes.Take(ctx); err != nil {
+		return false, err
 	}
-	tx := r.db.newTx(ctx, r.lane, r.manner, r.request)
+	tx := r.newTx(ctx, lane)
 	r.last = tx
 	err, own := r.call(ctx, tx)
 	if errors.Is(err, ErrVoided) && r.request != nil {
@@ -522,17 +509,16 @@ func (r *run) resolve(ctx context.Context, tx *Tx, lost error, maybe *bool) (boo
 // leave decides about the lane after an attempt. One that is run again begins anew without ending
 // the last one, because the server keeps its age.
 func (r *run) leave(tx *Tx, again bool) {
-	if !tx.broken && tx.live && !again {
-		tx.abort()
-	}
-	switch {
-	case tx.broken:
-		r.lane.Abandon()
-	case !again:
-		r.lane.Release()
-	default:
-		r.last = tx
+	if again && !tx.broken {
 		return
 	}
-	r.lane, r.last = nil, nil
+	if !tx.broken && tx.live {
+		tx.abort()
+	}
+	if tx.broken {
+		tx.lane.Abandon()
+	} else {
+		tx.lane.Release()
+	}
+	r.last = nil
 }

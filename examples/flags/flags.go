@@ -38,29 +38,26 @@ type Flags struct {
 	db *claret.DB
 
 	mutex   sync.RWMutex
-	loaded  bool
 	version int64
-	values  map[string]json.RawMessage
+	// values is nil until the flags have been read.
+	values map[string]json.RawMessage
 }
 
 // NewFlags is without flags until Follow has read them.
-func NewFlags(db *claret.DB) *Flags {
-	return &Flags{db: db, values: map[string]json.RawMessage{}}
-}
+func NewFlags(db *claret.DB) *Flags { return &Flags{db: db} }
 
-// Get is the value of a flag; the boolean tells whether there is one.
-func (f *Flags) Get(name string) (json.RawMessage, bool) {
+// Get is the value of a flag, or nil, and whether the flags have been read at all.
+func (f *Flags) Get(name string) (value json.RawMessage, loaded bool) {
 	f.mutex.RLock()
 	defer f.mutex.RUnlock()
-	value, found := f.values[name]
-	return value, found
+	return f.values[name], f.values != nil
 }
 
-// All is all flags, the version that they are of, and whether they have been read at all.
-func (f *Flags) All() (map[string]json.RawMessage, int64, bool) {
+// All is all flags, or nil if they have not been read, and the version that they are of.
+func (f *Flags) All() (map[string]json.RawMessage, int64) {
 	f.mutex.RLock()
 	defer f.mutex.RUnlock()
-	return maps.Clone(f.values), f.version, f.loaded
+	return maps.Clone(f.values), f.version
 }
 
 // Set changes a flag and returns the new version.
@@ -115,7 +112,7 @@ func (f *Flags) apply(next change) bool {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	switch {
-	case !f.loaded || next.Version > f.version+1:
+	case f.values == nil || next.Version > f.version+1:
 		return false
 	case next.Version == f.version+1:
 		f.version, f.values[next.Name] = next.Version, next.Value
@@ -146,8 +143,8 @@ func (f *Flags) load(ctx context.Context) error {
 	}
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	if !f.loaded || version > f.version {
-		f.loaded, f.version, f.values = true, version, values
+	if f.values == nil || version > f.version {
+		f.version, f.values = version, values
 	}
 	return nil
 }
@@ -155,7 +152,7 @@ func (f *Flags) load(ctx context.Context) error {
 // catchUp reads the flags if their version is not the known one.
 func (f *Flags) catchUp(ctx context.Context) error {
 	f.mutex.RLock()
-	loaded, known := f.loaded, f.version
+	loaded, known := f.values != nil, f.version
 	f.mutex.RUnlock()
 	if loaded {
 		version, err := f.db.Get(ctx, versionKey).Int64()

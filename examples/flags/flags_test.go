@@ -112,8 +112,8 @@ func startInstance(t *testing.T, s *store) *instance {
 	})
 	i := &instance{t, flags, server.URL}
 	until(t, "the instance has read the flags", func() bool {
-		_, _, loaded := flags.All()
-		return loaded
+		values, _ := flags.All()
+		return values != nil
 	})
 	return i
 }
@@ -149,7 +149,7 @@ func (i *instance) expect(name, value string) {
 
 // all is the flags with their version, as text.
 func (i *instance) all() string {
-	values, version, _ := i.flags.All()
+	values, version := i.flags.All()
 	text, _ := json.Marshal(values)
 	return fmt.Sprint(version, string(text))
 }
@@ -192,7 +192,7 @@ func TestInstancesThatWriteAtTheSameTimeAgree(t *testing.T) {
 	}
 	all.Wait()
 	agree(t, both[0], both[1])
-	if _, version, _ := both[0].flags.All(); version != writers*changes {
+	if _, version := both[0].flags.All(); version != writers*changes {
 		t.Errorf("%d changes have made version %d", writers*changes, version)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -22,6 +23,7 @@ const (
 	valueBytesMax = 4096
 	nameBytesMax  = 100
 	writeTimeout  = 5 * time.Second
+	notRead       = "the flags have not been read yet"
 )
 
 func main() {
@@ -56,30 +58,29 @@ func serve(listen, store string) error {
 func handler(flags *Flags) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /flags", func(w http.ResponseWriter, r *http.Request) {
-		values, version, loaded := flags.All()
-		if !loaded {
-			http.Error(w, "the flags have not been read yet", http.StatusServiceUnavailable)
+		values, version := flags.All()
+		if values == nil {
+			http.Error(w, notRead, http.StatusServiceUnavailable)
 			return
 		}
 		answer(w, map[string]any{"version": version, "flags": values})
 	})
 	mux.HandleFunc("GET /flags/{name}", func(w http.ResponseWriter, r *http.Request) {
-		value, found := flags.Get(r.PathValue("name"))
-		if _, _, loaded := flags.All(); !loaded {
-			http.Error(w, "the flags have not been read yet", http.StatusServiceUnavailable)
-			return
-		}
-		if !found {
+		switch value, loaded := flags.Get(r.PathValue("name")); {
+		case !loaded:
+			http.Error(w, notRead, http.StatusServiceUnavailable)
+		case value == nil:
 			http.Error(w, "there is no such flag", http.StatusNotFound)
-			return
+		default:
+			answer(w, value)
 		}
-		answer(w, value)
 	})
 	mux.HandleFunc("PUT /flags/{name}", func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
 		value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, valueBytesMax))
 		if err != nil || !json.Valid(value) || len(name) > nameBytesMax {
-			text := "a flag is a JSON value of at most 4096 bytes under a name of at most 100"
+			text := fmt.Sprintf("a flag is a JSON value of at most %d bytes under a name of at most %d",
+				valueBytesMax, nameBytesMax)
 			http.Error(w, text, http.StatusBadRequest)
 			return
 		}

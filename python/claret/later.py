@@ -1,4 +1,4 @@
-"""Placeholders for replies that arrive later, and must not be mistaken for the reply.
+"""Replies that arrive later, and must not be used before.
 
 Python would treat any object as true, and write it into a key's name as ``Deferred(open)``. Each
 use that every object supports therefore raises an error that names the remedy.

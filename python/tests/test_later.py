@@ -1,4 +1,4 @@
-"""Placeholders of replies are never mistaken for replies."""
+"""Replies that arrive later are never used before."""
 
 import asyncio
 import math

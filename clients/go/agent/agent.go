@@ -37,8 +37,6 @@ type agent struct {
 	kept    names[kept]
 }
 
-func newAgent() *agent { return &agent{} }
-
 // names are things by name.
 type names[T any] struct {
 	mutex sync.Mutex
@@ -275,7 +273,7 @@ func dispatch(ctx context.Context, db *claret.DB, asked request) (any, error) {
 	for _, future := range futures {
 		value, err := future.Value(ctx)
 		if err != nil && !errors.Is(err, redis.Nil) {
-			value = map[string]any{"error": described(err)}
+			value = err
 		}
 		replies = append(replies, value)
 	}

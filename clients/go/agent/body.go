@@ -134,7 +134,7 @@ func (b *body) words(expressions []any) []any {
 	return words
 }
 
-// value is the value of an expression; placeholders stay what they are.
+// value is the value of an expression; deferred replies stay what they are.
 func (b *body) value(expression any) any {
 	switch expression := expression.(type) {
 	case []any:
@@ -150,7 +150,7 @@ func (b *body) value(expression any) any {
 	return expression
 }
 
-// settled has replies in the place of placeholders.
+// settled has replies in the place of deferred ones.
 func settled(value any) (any, error) {
 	switch value := value.(type) {
 	case []any:

@@ -85,7 +85,7 @@ type call struct {
 }
 
 func main() {
-	agent := newAgent()
+	agent := &agent{}
 	lines := bufio.NewReader(os.Stdin)
 	for {
 		line, err := lines.ReadBytes('\n')

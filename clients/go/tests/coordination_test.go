@@ -56,7 +56,7 @@ func TestLockIsReleasedAfterTheEndOfTheContext(t *testing.T) {
 
 func TestLostAnswerOfALockIsGrantedOnce(t *testing.T) {
 	ctx, s := limited(t), start(t, "")
-	db := connect(t, sever(t, s.address, "LOCK.ACQUIRE", 1).address())
+	db := connect(t, judge(t, s.address, rule{"LOCK.ACQUIRE", "lose", 1}).address())
 	lock, err := db.Lock(ctx, "l", claret.LockOptions{})
 	check(t, err)
 	equal(t, lock.Held(), true)

@@ -1,16 +1,10 @@
 package tests
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,153 +12,6 @@ import (
 
 	claret "claret/go"
 )
-
-// rule says what becomes of requests that begin with some words, so often: "refuse" answers with an
-// error, "drop" cuts the connection, "hang" answers nothing any more on the connection, "nil" passes
-// on but answers nil, late.
-type rule struct {
-	words, action string
-	times         int
-}
-
-// judging passes requests on one by one, except for those of its rules.
-type judging struct {
-	listener net.Listener
-	to       string
-	mutex    sync.Mutex
-	rules    []rule
-}
-
-func judge(t *testing.T, to string, rules ...rule) *judging {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	j := &judging{listener: listener, to: to, rules: rules}
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go j.pass(client)
-		}
-	}()
-	return j
-}
-
-func (j *judging) address() string { return j.listener.Addr().String() }
-
-func (j *judging) add(one rule) {
-	j.mutex.Lock()
-	defer j.mutex.Unlock()
-	j.rules = append(j.rules, one)
-}
-
-func (j *judging) action(words string) string {
-	j.mutex.Lock()
-	defer j.mutex.Unlock()
-	for i := range j.rules {
-		one := &j.rules[i]
-		if one.times > 0 && strings.HasPrefix(words, one.words) {
-			one.times--
-			return one.action
-		}
-	}
-	return ""
-}
-
-func (j *judging) pass(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", j.to)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	requests, replies := bufio.NewReader(client), bufio.NewReader(server)
-	for {
-		raw, words, err := request(requests)
-		if err != nil {
-			return
-		}
-		action := j.action(strings.ToUpper(words))
-		switch action {
-		case "refuse":
-			_, err = io.WriteString(client, "-BUSY come later\r\n")
-		case "drop":
-			return
-		case "hang":
-			_, _ = io.Copy(io.Discard, requests)
-			return
-		default:
-			if _, err = server.Write(raw); err == nil {
-				var reply bytes.Buffer
-				err = copyReply(&reply, replies)
-				if action == "nil" {
-					time.Sleep(200 * time.Millisecond)
-					reply.Reset()
-					reply.WriteString("_\r\n")
-				}
-				if err == nil {
-					_, err = client.Write(reply.Bytes())
-				}
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-func request(from *bufio.Reader) (raw []byte, words string, err error) {
-	line, err := from.ReadString('\n')
-	if err != nil {
-		return nil, "", err
-	}
-	raw = append(raw, line...)
-	count, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
-	var found []string
-	for i := 0; i < count; i++ {
-		if line, err = from.ReadString('\n'); err != nil {
-			return nil, "", err
-		}
-		length, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
-		text := make([]byte, length+2)
-		if _, err = io.ReadFull(from, text); err != nil {
-			return nil, "", err
-		}
-		raw = append(append(raw, line...), text...)
-		found = append(found, string(text[:length]))
-	}
-	return raw, strings.Join(found, " "), nil
-}
-
-func copyReply(to *bytes.Buffer, from *bufio.Reader) error {
-	line, err := from.ReadString('\n')
-	if err != nil {
-		return err
-	}
-	to.WriteString(line)
-	count, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
-	switch line[0] {
-	case '$', '=', '!':
-		if count >= 0 {
-			_, err = io.CopyN(to, from, int64(count)+2)
-		}
-		return err
-	case '%':
-		count *= 2
-	case '*', '~', '>':
-	default:
-		return nil
-	}
-	for i := 0; i < count; i++ {
-		if err := copyReply(to, from); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 func TestWrongOptionsSendNothing(t *testing.T) {
 	ctx, db := limited(t), connect(t, start(t, "").address)
@@ -274,12 +121,13 @@ func TestCommandsOfAConnectionAreRefused(t *testing.T) {
 		"multi", "PSUBSCRIBE a", "PUNSUBSCRIBE", "QUIT", "RESET", "SELECT 1", "SSUBSCRIBE a",
 		"SUBSCRIBE a", "SUNSUBSCRIBE", "TXN ABORT", "TXN BEGIN", "UNSUBSCRIBE", "UNWATCH", "WATCH a",
 	} {
-		var words []any
+		var words, texts []any
 		for _, word := range strings.Fields(line) {
-			words = append(words, []byte(word))
+			words, texts = append(words, []byte(word)), append(texts, word)
 		}
 		for name, err := range map[string]error{
 			"single":   db.Do(ctx, words...).Err(),
+			"texts":    db.Do(ctx, texts...).Err(),
 			"redis":    db.Redis().Do(context.Background(), words...).Err(),
 			"fenced":   db.Fenced(lock).Do(ctx, words...).Err(),
 			"by words": db.Do(ctx, append([]any{"FENCE", "{l}", lock.Token()}, words...)...).Err(),
@@ -294,6 +142,9 @@ func TestCommandsOfAConnectionAreRefused(t *testing.T) {
 				tx.Write("SET", "x", 1)
 				_ = tx.Ask(ctx, words...)
 				return nil
+			}),
+			"do": db.Run(ctx, func(ctx context.Context, tx *claret.Tx) error {
+				return tx.Do(ctx, texts...).Err()
 			}),
 			"write": db.Run(ctx, func(_ context.Context, tx *claret.Tx) error {
 				tx.Write("SET", "x", 1)

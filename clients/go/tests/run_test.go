@@ -83,7 +83,7 @@ func TestMoreTransactionsThanConnections(t *testing.T) {
 	equal(t, db.Get(ctx, "n").Val(), "10")
 }
 
-func TestPlaceholdersAreNotValues(t *testing.T) {
+func TestDeferredRepliesAreNotValues(t *testing.T) {
 	ctx, db := limited(t), connect(t, start(t, "").address)
 	for name, misuse := range map[string]func(*claret.Tx, *claret.Deferred){
 		"a word":          func(tx *claret.Tx, d *claret.Deferred) { tx.Write("SET", "x", d) },
@@ -188,7 +188,7 @@ func TestEndOfTheContextWhileOthersHoldTheKey(t *testing.T) {
 
 func TestLostAnswerOfACommitIsAskedFor(t *testing.T) {
 	ctx, s := limited(t), start(t, "")
-	db := connect(t, sever(t, s.address, "COMMIT", 1).address())
+	db := connect(t, judge(t, s.address, rule{"TXN COMMIT", "lose", 1}).address())
 	var reply *claret.Deferred
 	attempts := 0
 	check(t, db.Run(ctx, func(ctx context.Context, tx *claret.Tx) error {
@@ -205,7 +205,7 @@ func TestLostAnswerOfACommitIsAskedFor(t *testing.T) {
 func TestOnceInTwoProcesses(t *testing.T) {
 	ctx, s := limited(t), start(t, "")
 	for _, db := range []*claret.DB{
-		connect(t, sever(t, s.address, "COMMIT", 2).address()), connect(t, s.address),
+		connect(t, judge(t, s.address, rule{"TXN COMMIT", "lose", 2}).address()), connect(t, s.address),
 	} {
 		err := db.Run(ctx, func(ctx context.Context, tx *claret.Tx) error {
 			n, err := tx.Get(ctx, "n").Int()

@@ -4,7 +4,6 @@ package tests
 import (
 	"bytes"
 	"context"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -108,79 +107,6 @@ func open(t *testing.T, options claret.Options) *claret.DB {
 	check(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
-}
-
-// severing passes bytes on to a server, until a request contains a text: that one is still passed
-// on, and the connection is cut before its reply, so often.
-type severing struct {
-	listener net.Listener
-	to       string
-	mutex    sync.Mutex
-	text     string
-	times    int
-}
-
-func sever(t *testing.T, to, text string, times int) *severing {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	s := &severing{listener: listener, to: to, text: text, times: times}
-	go s.serve()
-	return s
-}
-
-func (s *severing) address() string { return s.listener.Addr().String() }
-
-func (s *severing) serve() {
-	for {
-		client, err := s.listener.Accept()
-		if err != nil {
-			return
-		}
-		go s.pass(client)
-	}
-}
-
-func (s *severing) pass(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", s.to)
-	if err != nil {
-		return
-	}
-	go func() {
-		_, _ = io.Copy(client, server)
-		_ = client.Close()
-	}()
-	buffer := make([]byte, 1<<16)
-	for {
-		count, err := client.Read(buffer)
-		if err != nil {
-			_ = server.Close()
-			return
-		}
-		cut := s.isToCut(buffer[:count])
-		if cut {
-			// No reply comes through any more; the server still gets the request.
-			_ = client.Close()
-		}
-		if _, err := server.Write(buffer[:count]); err != nil || cut {
-			// So that the server has read it before the connection ends.
-			time.Sleep(100 * time.Millisecond)
-			_ = server.Close()
-			return
-		}
-	}
-}
-
-func (s *severing) isToCut(request []byte) bool {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.times == 0 || !bytes.Contains(request, []byte(s.text)) {
-		return false
-	}
-	s.times--
-	return true
 }
 
 func check(t *testing.T, err error) {

@@ -4,6 +4,13 @@
  * @module
  */
 
+import { batch, Batch, type BatchOptions, type TokenHolder } from "./calls/batch.js";
+import { Commands, raw } from "./calls/commands.js";
+import { Dispatch } from "./calls/dispatch.js";
+import { allowed } from "./calls/forbidden.js";
+import { Pending, type Convert } from "./calls/later.js";
+import { run, type Runner, type RunOptions } from "./calls/run.js";
+import { Snapshot, Transaction } from "./calls/transaction.js";
 import { ConnectionError, OutcomeUnknownError, ReplyError, translate } from "./errors.js";
 import { Barrier } from "./locks/barrier.js";
 import { Election, type ElectionOptions } from "./locks/election.js";
@@ -11,18 +18,11 @@ import { Fenced } from "./locks/fenced.js";
 import type { LockOptions } from "./locks/hold.js";
 import { Lock } from "./locks/lock.js";
 import { Retained, type RetainedOptions } from "./locks/retained.js";
-import type { Haste } from "./locks/wait.js";
+import type { Haste, Store } from "./locks/wait.js";
 import type { Reply, Word, Words } from "./wire/connection.js";
 import { Pool, type ConnectOptions } from "./wire/pool.js";
 import { Requests } from "./wire/requests.js";
 import { abortable, attempts } from "./wire/time.js";
-import { batch, Batch, type BatchOptions, type TokenHolder } from "./work/batch.js";
-import { Commands } from "./work/commands.js";
-import { Dispatch } from "./work/dispatch.js";
-import { allowed } from "./work/forbidden.js";
-import { Pending, type Convert } from "./work/later.js";
-import { run, type RunOptions } from "./work/run.js";
-import { Snapshot, Transaction } from "./work/transaction.js";
 
 /** Longest time of a timer. */
 const TIMER_MS_MAX = 2_147_483_647;
@@ -35,14 +35,23 @@ export function connect(options: ConnectOptions): Claret {
 /** A client; see {@link connect}. Its own commands are carried out one by one. */
 export class Claret extends Commands<"direct"> implements AsyncDisposable {
   readonly #pool: Pool;
-  readonly #requests = new Requests();
+  readonly #runner: Runner;
+  readonly #store: Store;
   /** Flags of commands, by their names in capitals. */
   readonly #flags = new Map<string, Promise<ReadonlySet<string>>>();
 
   /** @internal */
   constructor(options: ConnectOptions) {
     super();
-    this.#pool = new Pool(options);
+    const pool = (this.#pool = new Pool(options));
+    const requests = new Requests();
+    this.#runner = {
+      pool,
+      requests,
+      isWrite: (command) => this.isWrite(command),
+      single: (words, signal) => this.#single(words, signal),
+    };
+    this.#store = { pool, requests, promptly: (words, haste) => this.#promptly(words, haste) };
   }
 
   /**
@@ -50,7 +59,7 @@ export class Claret extends Commands<"direct"> implements AsyncDisposable {
    * other rejects with an `OutcomeUnknownError`: use a batch for what must take effect once.
    */
   command(...words: Word[]): Pending<Reply> {
-    return Pending.of(this.#carryOut(allowed(words, "alone")));
+    return this.reading(words, raw);
   }
 
   /**
@@ -148,23 +157,6 @@ export class Claret extends Commands<"direct"> implements AsyncDisposable {
   /** @internal */
   protected override writing<T>(words: readonly Word[], convert: Convert<T>): Pending<T> {
     return this.reading(words, convert);
-  }
-
-  get #runner() {
-    return {
-      pool: this.#pool,
-      requests: this.#requests,
-      isWrite: (command: string) => this.isWrite(command),
-      single: (words: Words, signal?: AbortSignal) => this.#single(words, signal),
-    };
-  }
-
-  get #store() {
-    return {
-      pool: this.#pool,
-      requests: this.#requests,
-      promptly: (words: Words, haste?: Haste) => this.#promptly(words, haste),
-    };
   }
 
   async #carryOut(words: Words): Promise<Reply> {

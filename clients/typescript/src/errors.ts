@@ -108,7 +108,7 @@ export class DeadlockError extends ClaretError {
  */
 export class LockLostError extends ClaretError {}
 
-/** A placeholder was used as a value, or an operation is not allowed at this place. */
+/** A deferred reply was used as a value, or an operation is not allowed at this place. */
 export class OrderError extends ClaretError {}
 
 /** The transaction, the dispatch or the client has ended; begin another one. */

@@ -5,6 +5,28 @@
  * @module
  */
 
+export type { Manner } from "./calls/attempt.js";
+export { Batch, type BatchOptions, type Guard, type TokenHolder } from "./calls/batch.js";
+export {
+  Commands,
+  ReadCommands,
+  type Mode,
+  type Read,
+  type SetOptions,
+  type Written,
+} from "./calls/commands.js";
+export { Dispatch } from "./calls/dispatch.js";
+export { Deferred, Pending } from "./calls/later.js";
+export type { RunOptions } from "./calls/run.js";
+export { Announced, Snapshot, Transaction, type Requirable } from "./calls/transaction.js";
+export {
+  defineType,
+  TypeDefinition,
+  type AnyOperations,
+  type Database,
+  type Handle,
+  type TransactionHandle,
+} from "./calls/types.js";
 export { connect, Claret } from "./client.js";
 export {
   BusyError,
@@ -33,25 +55,3 @@ export { Retained, Stay, type RetainedOptions } from "./locks/retained.js";
 export type { Connection, Driver, Reply, Target, Word, Words } from "./wire/connection.js";
 export type { ConnectOptions } from "./wire/pool.js";
 export type { RetryOptions } from "./wire/time.js";
-export type { Manner } from "./work/attempt.js";
-export { Batch, type BatchOptions, type Guard, type TokenHolder } from "./work/batch.js";
-export {
-  Commands,
-  ReadCommands,
-  type Mode,
-  type Read,
-  type SetOptions,
-  type Written,
-} from "./work/commands.js";
-export { Dispatch } from "./work/dispatch.js";
-export { Deferred, Pending } from "./work/later.js";
-export type { RunOptions } from "./work/run.js";
-export { Announced, Snapshot, Transaction, type Requirable } from "./work/transaction.js";
-export {
-  defineType,
-  TypeDefinition,
-  type AnyOperations,
-  type Database,
-  type Handle,
-  type TransactionHandle,
-} from "./work/types.js";

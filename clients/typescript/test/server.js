@@ -5,14 +5,6 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { ioredis } from "@claret/client/ioredis";
-import { nodeRedis } from "@claret/client/node-redis";
-
-/** The drivers that every behaviour is examined with. */
-export const drivers = [ioredis(), nodeRedis()];
-
-/** Waits. */
-export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class Server {
   #folder;

@@ -19,7 +19,7 @@ export async function accepted(batch: Batch): Promise<number> {
 
 export async function refused(batch: Batch): Promise<void> {
   await db.run(async (tx) => {
-    // @ts-expect-error: a placeholder is not awaited.
+    // @ts-expect-error: a deferred reply is not awaited.
     await tx.incr("n");
     // @ts-expect-error: nor is it a number.
     tx.set("x", tx.incr("n") + 1);

@@ -78,6 +78,12 @@ func (e *Error) MayHaveHappened() bool { return e.Kind == ErrUnknown }
 // Busy tells whether the server asks to back off.
 func (e *Error) Busy() bool { return e.Kind == ErrBusy }
 
+// IsKnown tells whether an error has a kind.
+func IsKnown(err error) bool {
+	var known *Error
+	return errors.As(err, &known)
+}
+
 // Refused is the error of a transaction that took effect except for the writes that it names. It
 // is an ErrWriteRefused.
 type Refused struct {
@@ -153,13 +159,15 @@ func Translate(err error) error {
 	return err
 }
 
-// Broken is the error of a single command without a reply: ErrConnection if it was never sent.
+// Broken is the error of a single command without a reply: ErrConnection if it was never sent, or
+// ErrClosed if the client was closed before.
 func Broken(err error) error {
-	var known *Error
 	var dial *net.OpError
 	switch {
-	case err == nil, IsReply(err), errors.As(err, &known):
+	case err == nil, IsReply(err), IsKnown(err):
 		return err
+	case errors.Is(err, redis.ErrClosed):
+		return New(ErrClosed, "the client is closed", err)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return New(ErrConnection, err.Error(), err)
 	case isTransport(err):
@@ -186,4 +194,13 @@ func GaveUp(ctx context.Context, err error) error {
 		return New(known.Kind, known.Text, errors.Join(reason, err))
 	}
 	return errors.Join(reason, err)
+}
+
+// Ended is the error when there is no further attempt: that of the last one, or of the context if
+// there was none.
+func Ended(ctx context.Context, last error) error {
+	if last == nil {
+		return ctx.Err()
+	}
+	return GaveUp(ctx, last)
 }

@@ -45,15 +45,10 @@ func (l *Lane) Begin(
 ) error {
 	l.mutex.Lock()
 	known := l.accepted[kind]
-	l.bound, l.missed = known, false
 	l.mutex.Unlock()
 	if known {
 		all := append(append([]redis.Cmder{}, opening...), commands...)
-		err := l.Exchange(ctx, limit, all...)
-		l.mutex.Lock()
-		missed := l.missed
-		l.bound, l.missed = false, false
-		l.mutex.Unlock()
+		missed, err := l.exchangeBound(ctx, limit, all)
 		if !missed {
 			if err != nil {
 				return err
@@ -78,19 +73,29 @@ func (l *Lane) Begin(
 		// It was asked for with CLIENT ID.
 		l.id = id
 	}
-	l.bound = true
 	l.mutex.Unlock()
-	err := l.Exchange(ctx, limit, commands...)
-	l.mutex.Lock()
-	l.bound = false
-	l.mutex.Unlock()
+	_, err := l.exchangeBound(ctx, limit, commands)
 	return err
+}
+
+// exchangeBound is Exchange on the open connection and no other one; missed tells that it was found
+// closed, and nothing was sent.
+func (l *Lane) exchangeBound(
+	ctx context.Context, limit time.Duration, commands []redis.Cmder,
+) (missed bool, err error) {
+	l.mutex.Lock()
+	l.bound, l.missed = true, false
+	l.mutex.Unlock()
+	err = l.Exchange(ctx, limit, commands...)
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.bound = false
+	return l.missed, err
 }
 
 // notBegun is the error of a connection that broke before anything but an opening was sent.
 func notBegun(ctx context.Context, err error) error {
-	var known *failure.Error
-	if failure.IsReply(err) || errors.As(err, &known) {
+	if failure.IsReply(err) || failure.IsKnown(err) {
 		return err
 	}
 	return failure.GaveUp(ctx, failure.New(failure.ErrConnection, err.Error(), err))
@@ -272,7 +277,7 @@ func (l *Lanes) Take(ctx context.Context) (*Lane, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	lane, err := l.take()
+	lane, err := l.take(false)
 	if err != nil {
 		<-l.seats
 		return nil, err
@@ -283,36 +288,21 @@ func (l *Lanes) Take(ctx context.Context) (*Lane, error) {
 
 // TakeToWait lends a lane for a wait, such as that for a lock. Waits are not counted: otherwise
 // they could use up all lanes, and the holder of the lock would have none to go on with.
-func (l *Lanes) TakeToWait() (*Lane, error) {
-	lane, err := l.take()
-	if err == nil {
-		lane.counted = false
-	}
-	return lane, err
-}
+func (l *Lanes) TakeToWait() (*Lane, error) { return l.take(false) }
 
 // TakeFresh is TakeToWait with a connection that was not used before.
-func (l *Lanes) TakeFresh() (*Lane, error) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if l.closed {
-		return nil, failure.New(failure.ErrClosed, "the client is closed", nil)
-	}
-	lane := &Lane{lanes: l}
-	lane.make()
-	lane.conn = lane.client.Conn()
-	return lane, nil
-}
+func (l *Lanes) TakeFresh() (*Lane, error) { return l.take(true) }
 
-func (l *Lanes) take() (*Lane, error) {
+func (l *Lanes) take(fresh bool) (*Lane, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if l.closed {
 		return nil, failure.New(failure.ErrClosed, "the client is closed", nil)
 	}
 	var lane *Lane
-	if last := len(l.idle) - 1; last >= 0 {
+	if last := len(l.idle) - 1; last >= 0 && !fresh {
 		lane, l.idle = l.idle[last], l.idle[:last]
+		lane.counted = false
 	} else {
 		lane = &Lane{lanes: l}
 		lane.make()

@@ -31,7 +31,7 @@ func Append(buffer []byte, words []any) ([]byte, error) {
 	buffer = strconv.AppendInt(buffer, int64(len(words)), 10)
 	buffer = append(buffer, "\r\n"...)
 	for _, word := range words {
-		text, err := bytesOf(word)
+		text, err := Text(word)
 		if err != nil {
 			return nil, err
 		}
@@ -43,11 +43,8 @@ func Append(buffer []byte, words []any) ([]byte, error) {
 	return buffer, nil
 }
 
-// Text is a word as it is sent.
-func Text(word any) ([]byte, error) { return bytesOf(word) }
-
-// bytesOf is a word as go-redis writes it.
-func bytesOf(word any) ([]byte, error) {
+// Text is a word as go-redis writes it.
+func Text(word any) ([]byte, error) {
 	switch word := word.(type) {
 	case nil:
 		return nil, nil

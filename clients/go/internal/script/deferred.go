@@ -10,20 +10,20 @@ import (
 	"claret/go/internal/failure"
 )
 
-// mark stands in the text of a placeholder, so that a word made from that text is found out.
+// mark stands in the text of a deferred reply, so that a word made from that text is found out.
 const mark = "<claret: not the reply, which comes later>"
 
-// Placeholder is what replies that come later have in common: none of them can be a word of a
+// DeferredReply is what replies that come later have in common: none of them can be a word of a
 // command.
-type Placeholder struct{}
+type DeferredReply struct{}
 
 // String does not have the reply. A command with this text among its words is refused.
-func (Placeholder) String() string { return mark }
+func (DeferredReply) String() string { return mark }
 
 // MarshalBinary refuses to be a word of a command of go-redis.
-func (Placeholder) MarshalBinary() ([]byte, error) { return nil, errMisused }
+func (DeferredReply) MarshalBinary() ([]byte, error) { return nil, errMisused }
 
-func (Placeholder) isPlaceholder() {}
+func (DeferredReply) isDeferredReply() {}
 
 var errMisused = failure.Order("this is not the reply, which comes later: read its Value then")
 
@@ -31,7 +31,7 @@ var errMisused = failure.Order("this is not the reply, which comes later: read i
 func CheckWords(words []any) error {
 	for _, word := range words {
 		switch word := word.(type) {
-		case interface{ isPlaceholder() }, redis.Cmder:
+		case interface{ isDeferredReply() }, redis.Cmder:
 			return errMisused
 		case string:
 			if strings.Contains(word, mark) {
@@ -49,11 +49,11 @@ func CheckWords(words []any) error {
 // Deferred is the reply of a write, known when the transaction or batch has committed. It is not
 // the reply itself: as a word of a command it makes the transaction fail with ErrOrder.
 type Deferred struct {
-	Placeholder
+	DeferredReply
 	command *redis.Cmd
 }
 
-// NewDeferred makes the placeholder for the reply of a command.
+// NewDeferred makes the deferred reply of a command.
 func NewDeferred(command *redis.Cmd) *Deferred { return &Deferred{command: command} }
 
 // Value is the reply. Its error is redis.Nil if there is none, the error reply if it is one, an
@@ -67,8 +67,8 @@ func (d *Deferred) Int() (int64, error) { return d.command.Int64() }
 // Text is the reply as text; see Value.
 func (d *Deferred) Text() (string, error) { return d.command.Text() }
 
-// Fill gives a command its reply.
-func Fill(command redis.Cmder, value any) {
+// fill gives a command its reply.
+func fill(command redis.Cmder, value any) {
 	if value == nil {
 		command.SetErr(redis.Nil)
 		return
@@ -83,17 +83,11 @@ func Fill(command redis.Cmder, value any) {
 	case *redis.Cmd:
 		command.SetVal(value)
 	case *redis.StatusCmd:
-		var text string
-		text, fits = value.(string)
-		command.SetVal(text)
+		fits = setIf(command.SetVal, value)
 	case *redis.StringCmd:
-		var text string
-		text, fits = value.(string)
-		command.SetVal(text)
+		fits = setIf(command.SetVal, value)
 	case *redis.IntCmd:
-		var number int64
-		number, fits = value.(int64)
-		command.SetVal(number)
+		fits = setIf(command.SetVal, value)
 	case *redis.FloatCmd:
 		var number float64
 		number, fits = float(value)
@@ -101,9 +95,7 @@ func Fill(command redis.Cmder, value any) {
 	case *redis.BoolCmd:
 		command.SetVal(value == int64(1) || value == true || value == "OK")
 	case *redis.SliceCmd:
-		var row []any
-		row, fits = value.([]any)
-		command.SetVal(row)
+		fits = setIf(command.SetVal, value)
 	case *redis.StringSliceCmd:
 		var row []string
 		row, fits = texts(value)
@@ -114,6 +106,15 @@ func Fill(command redis.Cmder, value any) {
 	if !fits {
 		command.SetErr(failure.Order("this reply has no such form here: use Write"))
 	}
+}
+
+// setIf sets a value if it is of the type, and tells whether it is.
+func setIf[T any](set func(T), value any) bool {
+	typed, fits := value.(T)
+	if fits {
+		set(typed)
+	}
+	return fits
 }
 
 func float(value any) (float64, bool) {

@@ -16,10 +16,8 @@ type Request struct {
 	Number int64
 }
 
-func (r *Request) words() []any { return []any{"CLIENT", "REQUEST", r.Name, r.Number} }
-
 // Words announce the number of the command that follows.
-func (r *Request) Words() []any { return r.words() }
+func (r *Request) Words() []any { return []any{"CLIENT", "REQUEST", r.Name, r.Number} }
 
 // Requests are names that are unique for ever, each with a count. Each open request has a name of
 // its own: the server remembers the outcomes of the last numbers of each name, and of requests
@@ -93,6 +91,8 @@ const (
 type Attempts struct {
 	retry Retry
 	since time.Time
+	// asked is the beginning of the last attempt.
+	asked time.Time
 	made  int
 }
 
@@ -111,7 +111,15 @@ func (a *Attempts) Next(ctx context.Context) bool {
 		}
 	}
 	a.made++
+	a.asked = time.Now()
 	return true
+}
+
+// AfterWait begins to count anew if the last attempt took long: it has had a connection for long.
+func (a *Attempts) AfterWait() {
+	if time.Since(a.asked) > time.Second {
+		*a = *a.retry.Begin()
+	}
 }
 
 // pause is drawn at random, so that rivals do not meet again.

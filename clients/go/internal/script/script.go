@@ -41,14 +41,11 @@ type Script struct {
 	early []*entry
 	// Why the commit must not be sent any more.
 	fault   error
-	request *Request
 	started bool
 }
 
-// New makes a script. The request is its number, or nil.
-func New(begin, end []any, request *Request) *Script {
-	return &Script{begin: begin, end: end, request: request}
-}
+// New makes a script.
+func New(begin, end []any) *Script { return &Script{begin: begin, end: end} }
 
 // Started tells whether something was sent.
 func (s *Script) Started() bool { return s.started }
@@ -64,27 +61,21 @@ func (s *Script) Len() int {
 	return count
 }
 
-// End replaces the last command.
-func (s *Script) End(words []any) { s.end = words }
-
-// Defer adds a command whose reply arrives with the commit. Until then it has an error.
+// Defer adds a command whose reply arrives with the commit. Until then it has the error returned.
 func (s *Script) Defer(command redis.Cmder) error {
-	if err := CheckWords(command.Args()); err != nil {
-		return err
-	}
 	command.SetErr(errOpen)
 	s.unsent = append(s.unsent, &entry{words: command.Args(), to: command})
 	return errOpen
 }
 
 // Opening gives the commands that must be accepted before any other: behind a refused one, the
-// others would be carried out singly.
-func (s *Script) Opening(ctx context.Context) []redis.Cmder {
+// others would be carried out singly. The request is the number of the script, or nil.
+func (s *Script) Opening(ctx context.Context, request *Request) []redis.Cmder {
 	begin := redis.NewCmd(ctx, s.begin...)
-	if s.request == nil {
+	if request == nil {
 		return []redis.Cmder{begin}
 	}
-	return []redis.Cmder{redis.NewCmd(ctx, s.request.words()...), begin}
+	return []redis.Cmder{redis.NewCmd(ctx, request.Words()...), begin}
 }
 
 // Take gives the commands to send now, of which the last one is the program's, or the end if that
@@ -145,7 +136,7 @@ func (s *Script) Settle(replies []any) (values []any, refused *failure.Refused) 
 			write := failure.Write{Command: name(one.words), Err: value.(error)}
 			refused.Writes = append(refused.Writes, write)
 		}
-		Fill(one.to, value)
+		fill(one.to, value)
 		values = append(values, value)
 	}
 	for _, one := range s.early {

@@ -36,7 +36,7 @@ type Variables = Map<string, unknown>;
 
 /**
  * Carries the steps out in a transaction. Resolves to a function that gives the returned value
- * after the commit: a placeholder in it can only be read then.
+ * after the commit: a deferred reply in it can only be read then.
  */
 export async function carryOut(
   tx: Transaction,

@@ -5,10 +5,16 @@
  */
 
 import { NotAcquiredError, OutcomeUnknownError } from "../errors.js";
-import type { Word } from "../wire/connection.js";
 import { Failures, timeLeft } from "../wire/time.js";
 import type { WaitOptions } from "./lock.js";
-import { askAndWait, defaultOwner, isWorthRepeating, numberOf, type Store } from "./wait.js";
+import {
+  askAndWait,
+  defaultOwner,
+  isWorthRepeating,
+  numberOf,
+  timeoutWords,
+  type Store,
+} from "./wait.js";
 
 /** A barrier for a number of parties; see `barrier` of the client. */
 export class Barrier {
@@ -42,10 +48,12 @@ export class Barrier {
       for (;;) {
         const asked = performance.now();
         const waitMs = timeLeft(timeoutMs, begun);
-        const words: Word[] = ["BARRIER.WAIT", this.name, this.parties, "OWNER", this.#owner];
-        if (waitMs !== undefined) words.push("TIMEOUT", Math.max(1, Math.round(waitMs)));
+        const words = ["BARRIER.WAIT", this.name, this.parties, "OWNER", this.#owner];
         try {
-          const commands = [["CLIENT", "REQUEST", ...request], words];
+          const commands = [
+            ["CLIENT", "REQUEST", ...request],
+            [...words, ...timeoutWords(waitMs)],
+          ];
           const generation = numberOf(
             await askAndWait(this.#store.pool, commands, { waitMs, signal }),
           );

@@ -8,7 +8,7 @@ import { LockLostError } from "../errors.js";
 import type { Reply, Word, Words } from "../wire/connection.js";
 import { Failures, timeLeft } from "../wire/time.js";
 import { Lock, type WaitOptions } from "./lock.js";
-import { askAndWait, isWorthRepeating, type Store } from "./wait.js";
+import { askAndWait, isWorthRepeating, timeoutWords, type Store } from "./wait.js";
 
 /** Options of an election. Times are milliseconds. */
 export interface ElectionOptions {
@@ -96,9 +96,8 @@ export class Election extends Lock {
   /** @internal */
   override _words(waitMs: number | undefined): Words {
     if (this.#value === undefined) throw new TypeError("a candidate has a value: use `campaign`");
-    const words: Word[] = ["ELECTION.CAMPAIGN", this.name, this.#value, "LEASE", this._leaseMs];
-    if (waitMs !== undefined) words.push("TIMEOUT", Math.max(1, Math.round(waitMs)));
-    return [...words, "OWNER", this._owner];
+    const words = ["ELECTION.CAMPAIGN", this.name, this.#value, "LEASE", this._leaseMs];
+    return [...words, ...timeoutWords(waitMs), "OWNER", this._owner];
   }
 
   async #next(seen: number, { timeoutMs, signal }: WaitOptions): Promise<Reply[] | null> {
@@ -107,14 +106,7 @@ export class Election extends Lock {
     for (;;) {
       const asked = performance.now();
       const waitMs = Math.max(1, Math.min(timeLeft(timeoutMs, begun) ?? OBSERVE_MS, OBSERVE_MS));
-      const words: Words = [
-        "ELECTION.OBSERVE",
-        this.name,
-        "AFTER",
-        seen,
-        "TIMEOUT",
-        Math.round(waitMs),
-      ];
+      const words = ["ELECTION.OBSERVE", this.name, "AFTER", seen, ...timeoutWords(waitMs)];
       let row: Reply;
       try {
         row = await askAndWait(this._store.pool, [words], { waitMs, signal });

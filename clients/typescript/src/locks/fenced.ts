@@ -4,11 +4,11 @@
  * @module
  */
 
+import type { TokenHolder } from "../calls/batch.js";
+import { Commands, raw } from "../calls/commands.js";
+import { allowed } from "../calls/forbidden.js";
+import { Pending, type Convert } from "../calls/later.js";
 import type { Reply, Word } from "../wire/connection.js";
-import type { TokenHolder } from "../work/batch.js";
-import { Commands, raw } from "../work/commands.js";
-import { allowed } from "../work/forbidden.js";
-import { Pending, type Convert } from "../work/later.js";
 
 /** Commands on keys of one hash slot that are refused if a later holder of the lock has written. */
 export class Fenced extends Commands<"direct"> {

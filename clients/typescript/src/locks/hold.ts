@@ -11,7 +11,7 @@
 
 import { LockLostError, NotAcquiredError } from "../errors.js";
 import type { Word, Words } from "../wire/connection.js";
-import { defaultOwner } from "./wait.js";
+import { defaultOwner, timeoutWords } from "./wait.js";
 
 /** Options of a lock. Times are milliseconds. */
 export interface LockOptions {
@@ -97,16 +97,12 @@ export class Hold {
 
   /** @internal The command that acquires. */
   _words(waitMs: number | undefined): Words {
-    const words: Word[] = [
-      waitMs === 0 ? "LOCK.TRY" : "LOCK.ACQUIRE",
-      this.name,
-      "LEASE",
-      this._leaseMs,
-    ];
-    if (waitMs) words.push("TIMEOUT", Math.max(1, Math.round(waitMs)));
-    if (this.#detect && waitMs !== 0) words.push("DETECT");
-    words.push("OWNER", this._owner, ...this.#share);
-    return words;
+    const tail = ["OWNER", this._owner, ...this.#share];
+    if (waitMs === 0) return ["LOCK.TRY", this.name, "LEASE", this._leaseMs, ...tail];
+    const words: Word[] = ["LOCK.ACQUIRE", this.name, "LEASE", this._leaseMs];
+    words.push(...timeoutWords(waitMs));
+    if (this.#detect) words.push("DETECT");
+    return [...words, ...tail];
   }
 
   /**

@@ -20,7 +20,7 @@ import { askAndWait, isWorthRepeating, numberOf, type Store } from "./wait.js";
 /** Longest time to release a grant that is of no use, in milliseconds, for each step. */
 const DISCARD_MS = 1_000;
 /** The part of a lease that one try to renew it may take: so that there is time for others. */
-const TRIES = 6;
+export const TRIES = 6;
 /** Shortest limit of one try, in milliseconds, whatever the lease: to connect takes time. */
 const TRY_MS_MIN = 50;
 

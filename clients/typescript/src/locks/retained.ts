@@ -12,10 +12,11 @@
 
 import { ClosedError, LockLostError, NotAcquiredError } from "../errors.js";
 import type { Words } from "../wire/connection.js";
-import { abortable, sleep, timeLeft, within } from "../wire/time.js";
+import { Places } from "../wire/places.js";
+import { sleep, timeLeft, within } from "../wire/time.js";
 import type { LockOptions } from "./hold.js";
-import { Lock, type WaitOptions } from "./lock.js";
-import { askAndWait, numberOf, type Store } from "./wait.js";
+import { Lock, TRIES, type WaitOptions } from "./lock.js";
+import { askAndWait, numberOf, timeoutWords, type Store } from "./wait.js";
 
 /** Options of a retained lock. Times are milliseconds. */
 export interface RetainedOptions {
@@ -60,16 +61,9 @@ class Grant extends Lock {
    * Number of other waiters, once there are some; 0 if the lock is not held, `null` after a time.
    */
   async waiters(waitMs: number, signal: AbortSignal): Promise<number | null> {
-    const words = [
-      "LOCK.WANTED",
-      this.name,
-      this.grant,
-      "TIMEOUT",
-      Math.max(1, Math.round(waitMs)),
-    ];
-    return numberOf(
-      await askAndWait(this._store.pool, [words], { waitMs, signal, graceMs: this._leaseMs / 6 }),
-    );
+    const words = ["LOCK.WANTED", this.name, this.grant, ...timeoutWords(waitMs)];
+    const patience = { waitMs, signal, graceMs: this._leaseMs / TRIES };
+    return numberOf(await askAndWait(this._store.pool, [words], patience));
   }
 }
 
@@ -78,7 +72,8 @@ export class Stay implements AsyncDisposable {
   readonly name: string;
   readonly #retained: Retained;
   readonly #grant: Grant;
-  readonly #token: number;
+  /** The fencing token of this stay alone. */
+  readonly token: number;
   #left = false;
 
   /** @internal */
@@ -86,12 +81,7 @@ export class Stay implements AsyncDisposable {
     this.name = retained.name;
     this.#retained = retained;
     this.#grant = grant;
-    this.#token = token;
-  }
-
-  /** The fencing token of this stay alone. */
-  get token(): number {
-    return this.#token;
+    this.token = token;
   }
 
   /** The token by which the server knows that the process holds the lock. */
@@ -130,11 +120,10 @@ export class Retained implements AsyncDisposable {
   readonly #options: RetainedOptions;
   readonly #cohort: number;
   readonly #tokens: number;
-  readonly #line: (() => void)[] = [];
+  /** The turn, which a stay has, or one that is about to be. */
+  readonly #turn = new Places(1);
   #grant: Grant | undefined;
   #inside: Stay | undefined;
-  /** Whether a stay, or one that is about to be, has the turn. */
-  #taken = false;
   #watch = new AbortController();
   #closed = false;
 
@@ -154,7 +143,9 @@ export class Retained implements AsyncDisposable {
   async enter(options: WaitOptions = {}): Promise<Stay> {
     const { timeoutMs = this.#options.timeoutMs, signal } = options;
     const begun = performance.now();
-    await this.#turn(timeoutMs, signal);
+    await this.#turn.take(signal, (turn) =>
+      timeoutMs === undefined ? turn : within(turn, timeoutMs, () => this.#notFree()),
+    );
     try {
       if (this.#closed) throw new ClosedError(`the retained lock ${this.name} is closed`);
       await this.#giveBackIfDue(false);
@@ -165,7 +156,7 @@ export class Retained implements AsyncDisposable {
       this.#inside = stay;
       return stay;
     } catch (error) {
-      this.#pass();
+      this.#turn.give();
       await this.#giveBackIfDue(this.#closed);
       throw error;
     }
@@ -188,7 +179,7 @@ export class Retained implements AsyncDisposable {
   /** Gives the lock back when its last stay ends; there are no further stays. */
   async close(): Promise<void> {
     this.#closed = true;
-    for (const go of this.#line.splice(0)) go();
+    this.#turn.admitAll();
     await this.#giveBackIfDue(true);
   }
 
@@ -200,10 +191,11 @@ export class Retained implements AsyncDisposable {
   async _leave(stay: Stay): Promise<void> {
     if (this.#inside !== stay) return;
     this.#inside = undefined;
-    const due = this.#takeDue(this.#closed, this.#line.length > 0);
-    if (!due) return this.#pass();
-    await due._giveBack();
-    this.#pass();
+    try {
+      await this.#takeDue(this.#closed, this.#turn.waiting > 0)?._giveBack();
+    } finally {
+      this.#turn.give();
+    }
   }
 
   #makeGrant(): Grant {
@@ -213,45 +205,15 @@ export class Retained implements AsyncDisposable {
 
   async #acquire(timeoutMs: number | undefined, signal: AbortSignal | undefined): Promise<Grant> {
     const grant = this.#makeGrant();
-    if (!(await grant._ask(timeoutMs, signal))) {
-      throw new NotAcquiredError(`the lock ${this.name} was not free in time`);
-    }
+    if (!(await grant._ask(timeoutMs, signal))) throw this.#notFree();
     this.#grant = grant;
     this.#watch = new AbortController();
     void this.#lookAfter(grant, this.#watch.signal);
     return grant;
   }
 
-  /** Waits for the turn; rejects if that takes too long. */
-  async #turn(timeoutMs: number | undefined, signal: AbortSignal | undefined): Promise<void> {
-    if (!this.#taken) {
-      this.#taken = true;
-      return;
-    }
-    let go: () => void = () => undefined;
-    const turn = new Promise<void>((resolve) => (go = resolve));
-    this.#line.push(go);
-    const late = () => new NotAcquiredError(`the lock ${this.name} was not free in time`);
-    let mine = false;
-    try {
-      await abortable(signal, () =>
-        timeoutMs === undefined ? turn : within(turn, timeoutMs, late),
-      );
-      mine = true;
-    } finally {
-      if (!mine) {
-        const place = this.#line.indexOf(go);
-        // The turn may have come at the moment at which the caller gave up.
-        if (place < 0) this.#pass();
-        else this.#line.splice(place, 1);
-      }
-    }
-  }
-
-  #pass(): void {
-    const go = this.#line.shift();
-    if (go) go();
-    else this.#taken = false;
+  #notFree(): NotAcquiredError {
+    return new NotAcquiredError(`the lock ${this.name} was not free in time`);
   }
 
   /** Takes the grant out of use if it is to be given back now. */
@@ -266,7 +228,7 @@ export class Retained implements AsyncDisposable {
   }
 
   async #giveBackIfDue(wanted: boolean): Promise<void> {
-    await this.#takeDue(wanted, this.#taken || this.#line.length > 0)?._giveBack();
+    await this.#takeDue(wanted, this.#turn.taken)?._giveBack();
   }
 
   /** Renews a grant and listens for other clients, until the process gives it back. */

@@ -143,6 +143,11 @@ async function withdraw(
   }
 }
 
+/** The option that limits a wait, to a millisecond at least. */
+export function timeoutWords(waitMs: number | undefined): Words {
+  return waitMs === undefined ? [] : ["TIMEOUT", Math.max(1, Math.round(waitMs))];
+}
+
 /** A number from a reply; `null` if the wait was in vain. */
 export function numberOf(reply: Reply): number | null {
   return reply === null ? null : Number(reply);

@@ -5,7 +5,7 @@
  */
 
 import type { ConnectionOptions as TlsOptions } from "node:tls";
-import type { ReplyError } from "../errors.js";
+import { ReplyError } from "../errors.js";
 
 /** A word of a command. */
 export type Word = string | number | bigint | Uint8Array;
@@ -53,4 +53,19 @@ export interface Driver {
    * say, and with the driver's error if it cannot be reached.
    */
   open(target: Target): Promise<Connection>;
+}
+
+/** A word as both drivers take it. */
+export function argument(word: Word): string | Buffer {
+  return word instanceof Uint8Array
+    ? Buffer.from(word.buffer, word.byteOffset, word.length)
+    : String(word);
+}
+
+/** A reply in which the driver's errors are those of this package: they stand in arrays only. */
+export function withErrors(value: unknown, DriverError: new (message: string) => Error): Reply {
+  if (value instanceof DriverError) return new ReplyError(value.message);
+  return Array.isArray(value)
+    ? value.map((part) => withErrors(part, DriverError))
+    : (value as Reply);
 }

@@ -6,7 +6,15 @@
 
 import { Redis, ReplyError as DriverError, type RedisOptions } from "ioredis";
 import { ReplyError } from "../errors.js";
-import type { Connection, Driver, Reply, Target, Words } from "./connection.js";
+import {
+  argument,
+  withErrors,
+  type Connection,
+  type Driver,
+  type Reply,
+  type Target,
+  type Words,
+} from "./connection.js";
 
 /** Time without traffic after which a peer is examined, so that one that is gone is noticed. */
 const KEEP_ALIVE_MS = 10_000;
@@ -73,12 +81,12 @@ class IoredisConnection implements Connection {
   async send(commands: readonly Words[]): Promise<Reply[]> {
     if (!this.#open) throw this.cause ?? new Error("the connection is closed");
     const pipeline = this.#redis.pipeline();
-    for (const [name, ...others] of commands) {
-      pipeline.call(String(name), ...others.map((word) => argument(word)));
+    for (const [name = "", ...others] of commands) {
+      pipeline.call(String(argument(name)), ...others.map(argument));
     }
     const outcomes = (await pipeline.exec()) ?? [];
     return outcomes.map(([error, value]) => {
-      if (error === null) return withErrors(value as Reply);
+      if (error === null) return withErrors(value, DriverError);
       if (error instanceof DriverError) return new ReplyError(error.message);
       throw error;
     });
@@ -88,16 +96,4 @@ class IoredisConnection implements Connection {
     this.#open = false;
     this.#redis.disconnect();
   }
-}
-
-function argument(word: Words[number]): string | Buffer {
-  return word instanceof Uint8Array
-    ? Buffer.from(word.buffer, word.byteOffset, word.length)
-    : String(word);
-}
-
-/** A reply in which the driver's errors are those of this package: they stand in arrays only. */
-function withErrors(value: unknown): Reply {
-  if (value instanceof DriverError) return new ReplyError((value as Error).message);
-  return Array.isArray(value) ? value.map(withErrors) : (value as Reply);
 }

@@ -6,7 +6,15 @@
 
 import { createClient, ErrorReply, type RedisClientOptions } from "redis";
 import { ReplyError } from "../errors.js";
-import type { Connection, Driver, Reply, Target, Words } from "./connection.js";
+import {
+  argument,
+  withErrors,
+  type Connection,
+  type Driver,
+  type Reply,
+  type Target,
+  type Words,
+} from "./connection.js";
 
 /** What is used of a client of the package `redis`, whatever modules it was made with. */
 type Client = Pick<
@@ -74,7 +82,7 @@ class NodeRedisConnection implements Connection {
 
   async #reply(words: Words): Promise<Reply> {
     try {
-      return withErrors(await this.#client.sendCommand(words.map(argument)));
+      return withErrors(await this.#client.sendCommand(words.map(argument)), ErrorReply);
     } catch (error) {
       if (error instanceof ErrorReply) return new ReplyError(error.message);
       throw error;
@@ -89,16 +97,4 @@ class NodeRedisConnection implements Connection {
       // It is closed already.
     }
   }
-}
-
-function argument(word: Words[number]): string | Buffer {
-  return word instanceof Uint8Array
-    ? Buffer.from(word.buffer, word.byteOffset, word.length)
-    : String(word);
-}
-
-/** A reply in which the driver's errors are those of this package: they stand in arrays only. */
-function withErrors(value: unknown): Reply {
-  if (value instanceof ErrorReply) return new ReplyError(value.message);
-  return Array.isArray(value) ? value.map(withErrors) : (value as Reply);
 }

@@ -8,6 +8,7 @@ import { readFile } from "node:fs/promises";
 import type { ConnectionOptions as TlsOptions } from "node:tls";
 import { ClosedError, ConnectionError, ReplyError, translate } from "../errors.js";
 import type { Connection, Driver, Reply, Words } from "./connection.js";
+import { Places } from "./places.js";
 import { abortable } from "./time.js";
 
 /** Where the servers are, and how to connect to them. */
@@ -83,9 +84,8 @@ export class Pool {
   #current = 0;
   #idle: Link[] = [];
   readonly #lent = new Set<Link>();
-  /** Number of connections, open or about to be, that count towards the limit. */
-  #limited = 0;
-  readonly #line: (() => void)[] = [];
+  /** Places within the limit, for connections that are open or about to be. */
+  readonly #places: Places;
   #closed = false;
 
   constructor(options: ConnectOptions) {
@@ -94,18 +94,18 @@ export class Pool {
     this.#addresses = options.addresses.map(parseAddress);
     this.#limit = options.connectionsMax ?? CONNECTIONS_MAX;
     if (!(this.#limit >= 1)) throw new RangeError("connectionsMax is 1 at least");
+    this.#places = new Places(this.#limit);
   }
 
   /** A connection for one user, in turn if the limit is reached. */
   async take(signal?: AbortSignal): Promise<Link> {
-    if (this.#limited >= this.#limit) await this.#turn(signal);
-    else this.#limited += 1;
+    await this.#places.take(signal);
     try {
       const link = await this.takeBeyond(signal);
       link.limited = true;
       return link;
     } catch (error) {
-      this.#pass();
+      this.#places.give();
       throw error;
     }
   }
@@ -143,7 +143,7 @@ export class Pool {
     else link.close();
     if (link.limited) {
       link.limited = false;
-      this.#pass();
+      this.#places.give();
     }
   }
 
@@ -152,7 +152,7 @@ export class Pool {
     this.#closed = true;
     for (const link of [...this.#idle, ...this.#lent]) link.close();
     this.#idle = [];
-    for (const go of this.#line.splice(0)) go();
+    this.#places.admitAll();
   }
 
   #check(): void {
@@ -162,28 +162,6 @@ export class Pool {
   #lend(link: Link): Link {
     this.#lent.add(link);
     return link;
-  }
-
-  async #turn(signal?: AbortSignal): Promise<void> {
-    let go: () => void = () => undefined;
-    const turn = new Promise<void>((resolve) => (go = resolve));
-    this.#line.push(go);
-    try {
-      await abortable(signal, () => turn);
-    } catch (error) {
-      const place = this.#line.indexOf(go);
-      // The turn may have come at the moment at which the caller gave up.
-      if (place < 0) this.#pass();
-      else this.#line.splice(place, 1);
-      throw error;
-    }
-  }
-
-  /** Passes a place within the limit on to the next in line. */
-  #pass(): void {
-    const go = this.#line.shift();
-    if (go) go();
-    else this.#limited -= 1;
   }
 
   async #open(): Promise<Link> {

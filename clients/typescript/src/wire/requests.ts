@@ -29,20 +29,17 @@ export class Numbers {
 const ONCE_BYTES_MAX = 59;
 
 /**
- * Throws an `OrderError` unless a text can be the name of a request. The server would refuse it,
- * and carry the commands behind it out one by one.
+ * The numbers of a transaction with a text of its own: the same in every process. Throws an
+ * `OrderError` unless the text can be the name of a request: the server would refuse it, and carry
+ * the commands behind it out one by one.
  */
-export function checkOnce(text: unknown): void {
+function onceNumbers(text: unknown): Numbers {
   if (typeof text !== "string") throw new OrderError("`once` is a text");
   const bytes = Buffer.byteLength(text);
   if (bytes < 1 || bytes > ONCE_BYTES_MAX || /[\s\u0000-\u001f\u007f-\u009f]/u.test(text)) {
     const shape = `1 to ${ONCE_BYTES_MAX} bytes without spaces and control characters`;
     throw new OrderError(`\`once\` is a text of ${shape}, not ${JSON.stringify(text)}`);
   }
-}
-
-/** The numbers of a transaction with a text of its own: the same in every process. */
-export function onceNumbers(text: string): Numbers {
   return new Numbers(`once:${text}`);
 }
 
@@ -56,8 +53,9 @@ export class Requests {
   readonly #free: Numbers[] = [];
   #made = 0;
 
-  /** Calls a function with numbers that are its own until it settles. */
-  async borrow<T>(use: (numbers: Numbers) => Promise<T>): Promise<T> {
+  /** Calls a function with numbers that are its own until it settles, or with those of `once`. */
+  async borrow<T>(use: (numbers: Numbers) => Promise<T>, once?: string): Promise<T> {
+    if (once !== undefined) return use(onceNumbers(once));
     const numbers = this.#free.pop() ?? new Numbers(`${this.#prefix}-${++this.#made}`);
     try {
       return await use(numbers);

@@ -81,26 +81,13 @@ public final class Batch implements DeferredWrites {
         executed = true;
         Attempts attempts = wire.retry.attempts();
         wire.enter(attempts.leftMs());
-        boolean done = false;
-        try (Numbers numbers = wire.requests.borrow()) {
-            Object replies = carryOut(attempts, numbers);
-            done = true;
-            if (replies == null) {
-                script.drop();
-                return Optional.empty();
-            }
-            return Optional.of(script.settle(replies));
+        try (Numbers numbers = wire.requests.borrow();
+                Lane lane = new Lane(wire)) {
+            Object replies = carryOut(attempts, numbers, lane);
+            return replies == null ? Optional.empty() : Optional.of(script.settle(replies));
         } finally {
             wire.leave();
-            if (!done) {
-                script.drop();
-            }
-        }
-    }
-
-    private Object carryOut(Attempts attempts, Numbers numbers) {
-        try (Lane lane = new Lane(wire)) {
-            return carryOut(attempts, numbers, lane);
+            script.drop();
         }
     }
 

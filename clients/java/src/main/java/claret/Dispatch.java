@@ -30,11 +30,11 @@ public final class Dispatch implements AutoCloseable {
     // Most unanswered commands, so that the server never has to wait for room for replies.
     private static final int WINDOW = 256;
 
-    private record Open(CompletableFuture<Object> future) {}
-
     private final Wire wire;
     private final Connection connection;
-    private final BlockingQueue<Open> open = new LinkedBlockingQueue<>();
+    private final BlockingQueue<CompletableFuture<Object>> open = new LinkedBlockingQueue<>();
+    // Stands behind the last future in the queue.
+    private final CompletableFuture<Object> end = new CompletableFuture<>();
     private final Semaphore room = new Semaphore(WINDOW);
     private final Thread reader;
     private volatile ClaretException broken;
@@ -81,7 +81,7 @@ public final class Dispatch implements AutoCloseable {
 
     private void sendNow(List<String> command, CompletableFuture<Object> future) {
         // Before it is sent: the reader completes whatever is in the queue when the connection breaks.
-        open.add(new Open(future));
+        open.add(future);
         ClaretException before = broken;
         if (before != null) {
             future.completeExceptionally(before);
@@ -99,15 +99,15 @@ public final class Dispatch implements AutoCloseable {
     }
 
     private void read() {
-        Open next = null;
+        CompletableFuture<Object> next = null;
         try {
-            for (next = open.take(); next.future() != null; next = open.take()) {
+            for (next = open.take(); next != end; next = open.take()) {
                 Object reply = connection.receive(wire.timeoutMs);
                 room.release();
                 if (reply instanceof ErrorReply error) {
-                    next.future().completeExceptionally(Translate.error(error));
+                    next.completeExceptionally(Translate.error(error));
                 } else {
-                    next.future().complete(reply);
+                    next.complete(reply);
                 }
             }
             wire.giveBack(connection);
@@ -117,10 +117,8 @@ public final class Dispatch implements AutoCloseable {
             ClaretException told = lost(known ? (ClaretException) error : Interrupts.cancelled());
             broken = told;
             room.release(WINDOW * WINDOW);
-            for (Open left = next; left != null; left = open.poll()) {
-                if (left.future() != null) {
-                    left.future().completeExceptionally(told);
-                }
+            for (CompletableFuture<Object> left = next; left != null; left = open.poll()) {
+                left.completeExceptionally(told);
             }
         }
     }
@@ -132,7 +130,7 @@ public final class Dispatch implements AutoCloseable {
             return;
         }
         closed = true;
-        open.add(new Open(null));
+        open.add(end);
         try {
             reader.join();
         } catch (InterruptedException interrupted) {

@@ -8,7 +8,8 @@ import java.time.Duration;
 public final class RunOptions {
     // A name of requests has 64 bytes at most, of which five say that it is one of these.
     private static final int ONCE_BYTES_MAX = 59;
-    private static final RunOptions STRICT = new RunOptions();
+    private static final RunOptions STRICT = withDefaults(true);
+    private static final RunOptions LENIENT = withDefaults(false);
 
     final boolean strict;
     final boolean update;
@@ -18,10 +19,6 @@ public final class RunOptions {
     final Duration idleTimeout;
     final Duration transactionTimeout;
     final String once;
-
-    private RunOptions() {
-        this(true, false, false, 0, Duration.ofSeconds(10), null, null, null);
-    }
 
     private RunOptions(
             boolean strict,
@@ -53,6 +50,10 @@ public final class RunOptions {
         this.once = once;
     }
 
+    private static RunOptions withDefaults(boolean strict) {
+        return new RunOptions(strict, false, false, 0, Duration.ofSeconds(10), null, null, null);
+    }
+
     private static void checkOnce(String text) {
         if (text == null) {
             return;
@@ -76,7 +77,7 @@ public final class RunOptions {
 
     /** Lets the other commands take effect if one is refused. */
     public static RunOptions lenient() {
-        return new RunOptions(false, false, false, 0, STRICT.deadline, null, null, null);
+        return LENIENT;
     }
 
     /**
@@ -87,22 +88,26 @@ public final class RunOptions {
      * characters.
      */
     public RunOptions once(String text) {
-        return with(update, readonly, attemptsMax, deadline, idleTimeout, transactionTimeout, text);
+        return new RunOptions(
+                strict, update, readonly, attemptsMax, deadline, idleTimeout, transactionTimeout, text);
     }
 
     /** Its reads announce that their keys are written afterwards: such transactions wait in line. */
     public RunOptions update() {
-        return with(true, readonly, attemptsMax, deadline, idleTimeout, transactionTimeout, once);
+        return new RunOptions(
+                strict, true, readonly, attemptsMax, deadline, idleTimeout, transactionTimeout, once);
     }
 
     /** It only reads, at one instant, and takes no locks. */
     public RunOptions readOnly() {
-        return with(update, true, attemptsMax, deadline, idleTimeout, transactionTimeout, once);
+        return new RunOptions(
+                strict, update, true, attemptsMax, deadline, idleTimeout, transactionTimeout, once);
     }
 
     /** Largest number of attempts; 0 is no limit. */
     public RunOptions attemptsMax(int count) {
-        return with(update, readonly, count, deadline, idleTimeout, transactionTimeout, once);
+        return new RunOptions(
+                strict, update, readonly, count, deadline, idleTimeout, transactionTimeout, once);
     }
 
     /**
@@ -110,28 +115,19 @@ public final class RunOptions {
      * was sent is awaited.
      */
     public RunOptions deadline(Duration time) {
-        return with(update, readonly, attemptsMax, time, idleTimeout, transactionTimeout, once);
+        return new RunOptions(
+                strict, update, readonly, attemptsMax, time, idleTimeout, transactionTimeout, once);
     }
 
     /** Longest pause between commands while other clients wait; zero is no limit. */
     public RunOptions idleTimeout(Duration time) {
-        return with(update, readonly, attemptsMax, deadline, time, transactionTimeout, once);
+        return new RunOptions(
+                strict, update, readonly, attemptsMax, deadline, time, transactionTimeout, once);
     }
 
     /** Longest duration of an attempt while other clients wait; zero is no limit. */
     public RunOptions transactionTimeout(Duration time) {
-        return with(update, readonly, attemptsMax, deadline, idleTimeout, time, once);
-    }
-
-    private RunOptions with(
-            boolean update,
-            boolean readonly,
-            int attemptsMax,
-            Duration deadline,
-            Duration idleTimeout,
-            Duration transactionTimeout,
-            String once) {
         return new RunOptions(
-                strict, update, readonly, attemptsMax, deadline, idleTimeout, transactionTimeout, once);
+                strict, update, readonly, attemptsMax, deadline, idleTimeout, time, once);
     }
 }

@@ -28,8 +28,7 @@ public final class Transaction implements Reads, DeferredWrites {
     private static final List<String> COMMIT = List.of("TXN", "COMMIT");
 
     private final Lane lane;
-    private final RunOptions options;
-    private final Request request;
+    private final Frame frame;
     private final LongSupplier waitMs;
     private final long commitWaitMs;
     private final Script script;
@@ -38,14 +37,13 @@ public final class Transaction implements Reads, DeferredWrites {
     Transaction(
             Lane lane, RunOptions options, Request request, LongSupplier waitMs, long commitWaitMs) {
         this.lane = lane;
-        this.options = options;
-        this.request = request;
+        frame = new Frame(begin(options), COMMIT, request);
         this.waitMs = waitMs;
         this.commitWaitMs = commitWaitMs;
         script = new Script(options.strict && !options.readonly);
     }
 
-    private List<String> begin() {
+    private static List<String> begin(RunOptions options) {
         List<String> words = new ArrayList<>(List.of("TXN", "BEGIN"));
         if (options.readonly) {
             words.add("READONLY");
@@ -126,7 +124,7 @@ public final class Transaction implements Reads, DeferredWrites {
 
     private Object exchange(List<String> last, long wait) {
         try {
-            return script.exchange(lane, new Frame(begin(), COMMIT, request), last, wait);
+            return script.exchange(lane, frame, last, wait);
         } catch (ClaretException error) {
             open = open && lane.isConnected();
             throw error;

@@ -1,7 +1,7 @@
 //! Commit of a transaction: votes, the decision, the replies.
 
 use super::context::TxnContext;
-use super::repeated::remember;
+use super::repeated::{has_answered, remember};
 use super::{Role, Stage, TouchedShard, Txn};
 use crate::entry::{Apply, Prepare};
 use crate::gateway::api::Broadcast;
@@ -56,9 +56,8 @@ pub(super) fn home_key(txn: &Txn, request: &RequestId, core: &Core) -> Blob {
 pub(super) fn is_direct(txn: &Txn, outcomes: &[Outcome]) -> bool {
     match &txn.role {
         Role::Program { steps, .. } => steps.iter().all(ProgramStep::is_direct),
-        Role::Interactive { blind, .. } => {
-            *blind
-                && txn.looked != Some(true)
+        Role::Interactive { .. } => {
+            !has_answered(txn)
                 && !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Fixed(_)))
         }
     }

@@ -109,12 +109,20 @@ pub(in crate::gateway) fn answer_again(
     core.complete(target, finish, replies.into_iter().map(Some).collect());
 }
 
+/// Whether the client of a transaction was answered before the commit, by values that need not be those of
+/// another execution: what it wrote after that may differ as well.
+pub(super) fn has_answered(txn: &Txn) -> bool {
+    match txn.role {
+        Role::Program { .. } => false,
+        Role::Interactive { blind, .. } => !blind || txn.looked == Some(true),
+    }
+}
+
 /// Keeps the replies of the commands of a transaction that is over, if it has a request number and they
 /// differ from the replies of its operations at the shard that remembers it.
 pub(super) fn remember(txn: &Txn, core: &mut Core, items: &[Option<Reply>]) {
     let Some(request) = &txn.request else { return };
-    let values = matches!(txn.role, Role::Interactive { blind: false, .. });
-    if values || txn.whole_there || txn.replies_lost {
+    if has_answered(txn) || txn.whole_there || txn.replies_lost {
         return;
     }
     let replies = items.iter().map(|item| item.clone().unwrap_or(Reply::Nil)).collect();
@@ -132,9 +140,7 @@ impl Txn {
         replies: Vec<Reply>,
         whole: bool,
     ) {
-        // A blind one that has read something may have written something else this time.
-        let looked = self.is_interactive() && self.looked == Some(true);
-        if looked || matches!(self.role, Role::Interactive { blind: false, .. }) {
+        if has_answered(self) {
             return self.end_without_effect(cx, answered_anew(ts).into());
         }
         if let Some(error) = dropped_error(&replies) {
@@ -164,9 +170,7 @@ impl Txn {
     /// decided.
     pub(super) fn found_under_way(&mut self, cx: &mut TxnContext<'_>) {
         self.stage = Stage::Running;
-        let again =
-            matches!(self.role, Role::Program { .. } | Role::Interactive { blind: true, .. });
-        if !again || self.is_interactive() && self.looked == Some(true) {
+        if has_answered(self) {
             // The locks that it rests on end with this attempt.
             let aborted = || of_this_try(&Cause::Refused(Refusal::Conflict).error());
             self.asks.get_or_insert_with(|| Box::new(aborted().into()));

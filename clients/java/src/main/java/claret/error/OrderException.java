@@ -1,6 +1,6 @@
 package claret.error;
 
-/** A placeholder was used as if it were the reply, or an operation is not allowed at this point. */
+/** A deferred reply was used as if it were the reply, or an operation is not allowed at this point. */
 public final class OrderException extends ClaretException {
     private static final long serialVersionUID = 1L;
 

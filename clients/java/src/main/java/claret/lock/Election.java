@@ -6,7 +6,6 @@ import claret.wire.Waits;
 import claret.wire.Wire;
 import claret.wire.Words;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.NoSuchElementException;
@@ -34,23 +33,16 @@ public final class Election {
      */
     public Leadership campaign(String value, LockOptions options) {
         Lease lease =
-                Lease.acquire(
-                        wire, name, options.lease, options.timeout, waitMs -> words(value, options, waitMs));
+                options.acquire(
+                        wire,
+                        name,
+                        waitMs ->
+                                Lease.words(
+                                        options.lease, waitMs, options.owner, "ELECTION.CAMPAIGN", name, value));
         if (lease == null) {
             throw new NotAcquiredException("the election " + name + " was not won in time");
         }
-        lease.keep();
         return new Leadership(lease);
-    }
-
-    private List<String> words(String value, LockOptions options, Long waitMs) {
-        List<String> words = new ArrayList<>(List.of("ELECTION.CAMPAIGN", name, value));
-        words.addAll(List.of("LEASE", Long.toString(options.lease.toMillis())));
-        if (waitMs != null) {
-            words.addAll(List.of("TIMEOUT", Long.toString(Math.max(1, waitMs))));
-        }
-        words.addAll(List.of("OWNER", LockOptions.ownerOr(options.owner)));
-        return words;
     }
 
     /** The leader, if there is one. */
@@ -132,11 +124,9 @@ public final class Election {
     }
 
     /** The leadership of this client, renewed by a daemon thread until it resigns. */
-    public final class Leadership implements Held, AutoCloseable {
-        private final Lease lease;
-
+    public final class Leadership extends Leased {
         private Leadership(Lease lease) {
-            this.lease = lease;
+            super(lease);
         }
 
         /**
@@ -156,31 +146,6 @@ public final class Election {
         /** Ends the leadership; returns whether there was one. */
         public boolean resign() {
             return lease.release();
-        }
-
-        @Override
-        public String name() {
-            return name;
-        }
-
-        @Override
-        public long token() {
-            return lease.token();
-        }
-
-        @Override
-        public boolean isHeld() {
-            return lease.isHeld();
-        }
-
-        @Override
-        public LockLostException lose() {
-            return lease.lose();
-        }
-
-        /** Ends the renewal, so that the leadership ends with its lease: for tests. */
-        public void stopRenewing() {
-            lease.stopRenewing();
         }
 
         /** Resigns. */

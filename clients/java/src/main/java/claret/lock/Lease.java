@@ -13,6 +13,7 @@ import claret.wire.Translate;
 import claret.wire.Waits;
 import claret.wire.Wire;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Function;
@@ -47,25 +48,28 @@ final class Lease {
 
     /**
      * Waits in turn for a grant, by the words for the milliseconds that are left to wait; {@code null}
-     * if that takes too long. The request has a number: it is repeated after a broken connection, and
-     * granted once.
+     * if that takes longer than the timeout, counted from the time at which it began. The request has a
+     * number: it is repeated after a broken connection, and granted once.
      */
     static Lease acquire(
-            Wire wire, String name, Duration lease, Duration timeout, Function<Long, List<String>> words) {
+            Wire wire,
+            String name,
+            Duration lease,
+            Duration timeout,
+            long begunNs,
+            Function<Long, List<String>> words) {
         Lease taken = new Lease(wire, name, lease);
-        long begunNs = System.nanoTime();
         try (Numbers numbers = wire.requests.borrow()) {
             while (true) {
                 Request request = numbers.next();
                 boolean answered = false;
-                Long sinceBegin = Waits.leftMs(timeout, begunNs);
-                Duration left = sinceBegin == null ? null : Duration.ofMillis(sinceBegin);
                 Boolean held;
                 try {
                     held =
                             Waits.untilAnswered(
                                     wire,
-                                    left,
+                                    timeout,
+                                    begunNs,
                                     (waitMs, again) -> taken.asked(request, words, waitMs, again));
                     answered = true;
                 } catch (CancelledException | ConnectionException | UnknownOutcomeException error) {
@@ -93,17 +97,8 @@ final class Lease {
         if (token != 0 || !sent) {
             return;
         }
-        Interrupts.postponed(
-                () -> {
-                    try {
-                        List<List<String>> again = List.of(request.announcement(), words.apply(0L));
-                        Object found = Translate.lastOf(wire.exchangeFresh(again, FORGET_MS));
-                        token = found == null ? 0 : Convert.integer(found);
-                    } catch (RuntimeException unknown) {
-                        // It ends with its lease.
-                    }
-                    return null;
-                });
+        Object found = askedAllTheSame(List.of(request.announcement(), words.apply(0L)));
+        token = found == null ? 0 : Convert.integer(found);
     }
 
     /** Releases, as well as that is possible, what was granted and is of no use. */
@@ -114,15 +109,19 @@ final class Lease {
         if (unused == 0) {
             return;
         }
-        List<String> words = List.of("LOCK.RELEASE", name, Long.toString(unused));
-        Interrupts.postponed(
+        askedAllTheSame(List.of(List.of("LOCK.RELEASE", name, Long.toString(unused))));
+    }
+
+    /** The last reply, also if the thread is interrupted; {@code null} if there is none. */
+    private Object askedAllTheSame(List<List<String>> commands) {
+        return Interrupts.postponed(
                 () -> {
                     try {
-                        wire.exchangeFresh(List.of(words), FORGET_MS);
+                        return Translate.lastOf(wire.exchangeFresh(commands, FORGET_MS));
                     } catch (RuntimeException unknown) {
-                        // It ends with its lease.
+                        // What was granted ends with its lease.
+                        return null;
                     }
-                    return null;
                 });
     }
 
@@ -140,6 +139,18 @@ final class Lease {
         // Only a grant that is certainly new, and not older than known, needs no renewal.
         boolean sure = !again && (System.nanoTime() - askedNs) / 1e6 <= leaseMs * (1 - TRUSTED);
         return sure || renew();
+    }
+
+    /** Words of a request for a lease; {@code null}: it waits for ever, and has the default owner. */
+    static List<String> words(Duration lease, Long waitMs, String owner, String... first) {
+        List<String> words = new ArrayList<>(List.of(first));
+        words.addAll(List.of("LEASE", Long.toString(lease.toMillis())));
+        if (waitMs != null) {
+            // A request that waits needs a time, however short.
+            words.addAll(List.of("TIMEOUT", Long.toString(Math.max(1, waitMs))));
+        }
+        words.addAll(List.of("OWNER", owner == null ? Owner.DEFAULT : owner));
+        return words;
     }
 
     private void take(long granted, long askedNs) {

@@ -1,9 +1,10 @@
 package claret.lock;
 
+import claret.wire.Wire;
 import claret.wire.Words;
-import java.net.InetAddress;
-import java.net.UnknownHostException;
 import java.time.Duration;
+import java.util.List;
+import java.util.function.Function;
 
 /** Options of a lock. Immutable: each method returns a copy with one change. */
 public final class LockOptions {
@@ -75,14 +76,8 @@ public final class LockOptions {
         return new LockOptions(lease, timeout, owner, shared, limit, true);
     }
 
-    static String ownerOr(String owner) {
-        if (owner != null) {
-            return owner;
-        }
-        try {
-            return InetAddress.getLocalHost().getHostName() + ":" + ProcessHandle.current().pid();
-        } catch (UnknownHostException unknown) {
-            return "java:" + ProcessHandle.current().pid();
-        }
+    /** Waits in turn for what has these options; {@code null} if that takes too long. */
+    Lease acquire(Wire wire, String name, Function<Long, List<String>> words) {
+        return Lease.acquire(wire, name, lease, timeout, System.nanoTime(), words);
     }
 }

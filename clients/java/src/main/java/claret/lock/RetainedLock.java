@@ -7,7 +7,6 @@ import claret.wire.Wire;
 import claret.wire.Words;
 import java.time.Duration;
 import java.util.ArrayDeque;
-import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -97,10 +96,7 @@ public final class RetainedLock implements AutoCloseable {
     }
 
     private Lease acquire(Duration timeout, long begunNs) {
-        Long leftMs = Waits.leftMs(timeout, begunNs);
-        // A lock that may be recalled needs a wait, however short.
-        Duration left = leftMs == null ? null : Duration.ofMillis(Math.max(1, leftMs));
-        Lease lease = Lease.acquire(wire, name, options.lease(), left, this::words);
+        Lease lease = Lease.acquire(wire, name, options.lease(), timeout, begunNs, this::words);
         if (lease == null) {
             throw new NotAcquiredException("the lock " + name + " was not free in time");
         }
@@ -108,12 +104,7 @@ public final class RetainedLock implements AutoCloseable {
     }
 
     private List<String> words(Long waitMs) {
-        List<String> words = new ArrayList<>(List.of("LOCK.ACQUIRE", name));
-        words.addAll(List.of("LEASE", Long.toString(options.lease().toMillis())));
-        if (waitMs != null) {
-            words.addAll(List.of("TIMEOUT", Long.toString(Math.max(1, waitMs))));
-        }
-        words.addAll(List.of("OWNER", LockOptions.ownerOr(options.owner())));
+        List<String> words = Lease.words(options.lease(), waitMs, options.owner(), "LOCK.ACQUIRE", name);
         words.addAll(List.of("TOKENS", Integer.toString(options.tokens())));
         return words;
     }
@@ -214,14 +205,12 @@ public final class RetainedLock implements AutoCloseable {
 
     private void keep() {
         while (true) {
-            Lease kept;
-            mutex.lock();
-            try {
-                await(() -> closed || grant != null, null);
-                kept = grant;
-            } finally {
-                mutex.unlock();
-            }
+            Lease kept =
+                    locked(
+                            () -> {
+                                await(() -> closed || grant != null, null);
+                                return grant;
+                            });
             if (kept == null) {
                 return;
             }
@@ -240,12 +229,7 @@ public final class RetainedLock implements AutoCloseable {
     }
 
     private boolean isGone(Lease kept, double waitMs) {
-        mutex.lock();
-        try {
-            return await(() -> grant != kept, Math.max(1, (long) waitMs));
-        } finally {
-            mutex.unlock();
-        }
+        return locked(() -> await(() -> grant != kept, Math.max(1, (long) waitMs)));
     }
 
     /** Renews a grant, and learns of other clients, until the process gives it back. */

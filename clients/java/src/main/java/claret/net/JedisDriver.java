@@ -1,7 +1,5 @@
 package claret.net;
 
-import claret.error.CancelledException;
-import claret.error.ConnectionException;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
@@ -128,10 +126,7 @@ public final class JedisDriver implements Driver {
 
         private RuntimeException failed(JedisException error) {
             close();
-            if (Thread.currentThread().isInterrupted()) {
-                return new CancelledException("the thread was interrupted", false);
-            }
-            return new ConnectionException("the connection failed: " + error.getMessage(), error);
+            return Greeted.failed(error);
         }
 
         @Override

@@ -1,6 +1,5 @@
 package claret.net;
 
-import claret.error.CancelledException;
 import claret.error.ConnectionException;
 import io.lettuce.core.ClientOptions;
 import io.lettuce.core.ClientOptions.DisconnectedBehavior;
@@ -29,10 +28,13 @@ import java.util.concurrent.TimeoutException;
 
 /** Connections over Lettuce. */
 public final class LettuceDriver implements Driver {
+    // The same for all connections, each of which has a limit of its own when it is opened.
+    private static final Duration CONNECT_TIMEOUT_MAX = Duration.ofHours(1);
+
     private final RedisClient client = RedisClient.create();
 
-    @Override
-    public Connection open(Address address, Setup setup) {
+    /** Creates a client of Lettuce. */
+    public LettuceDriver() {
         // A connection that comes back by itself would be one without the transaction begun on it.
         client.setOptions(
                 ClientOptions.builder()
@@ -42,10 +44,14 @@ public final class LettuceDriver implements Driver {
                         .maintNotificationsConfig(MaintNotificationsConfig.disabled())
                         .socketOptions(
                                 SocketOptions.builder()
-                                        .connectTimeout(setup.connectTimeout())
+                                        .connectTimeout(CONNECT_TIMEOUT_MAX)
                                         .keepAlive(true)
                                         .build())
                         .build());
+    }
+
+    @Override
+    public Connection open(Address address, Setup setup) {
         CompletableFuture<StatefulRedisConnection<String, String>> opening = null;
         try {
             RedisURI.Builder uri =
@@ -77,11 +83,7 @@ public final class LettuceDriver implements Driver {
         if (error instanceof InterruptedException) {
             Thread.currentThread().interrupt();
         }
-        if (Thread.currentThread().isInterrupted()) {
-            return new CancelledException("the thread was interrupted", false);
-        }
-        Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
-        return new ConnectionException("the connection failed: " + cause.getMessage(), cause);
+        return Greeted.failed(error instanceof ExecutionException ? error.getCause() : error);
     }
 
     private record Name(String text) implements ProtocolKeyword {

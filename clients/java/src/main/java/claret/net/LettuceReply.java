@@ -93,11 +93,6 @@ final class LettuceReply extends CommandOutput<String, String, Object> {
     }
 
     @Override
-    public void setBigNumber(ByteBuffer bytes) {
-        add(text(bytes));
-    }
-
-    @Override
     public void set(long integer) {
         add(integer);
     }
@@ -120,16 +115,6 @@ final class LettuceReply extends CommandOutput<String, String, Object> {
     @Override
     public void multi(int count) {
         begin(new ArrayList<>(), count);
-    }
-
-    @Override
-    public void multiArray(int count) {
-        multi(count);
-    }
-
-    @Override
-    public void multiPush(int count) {
-        multi(count);
     }
 
     @Override

@@ -16,9 +16,6 @@ public final class Interrupts {
     /** Sleeps for some milliseconds. */
     public static void sleep(double ms) {
         try {
-            if (Thread.interrupted()) {
-                throw cancelled();
-            }
             long whole = (long) ms;
             Thread.sleep(whole, (int) ((ms - whole) * 999_999));
         } catch (InterruptedException interrupted) {

@@ -55,11 +55,6 @@ public final class Script {
         return slot;
     }
 
-    /** Number of deferred commands. */
-    public int size() {
-        return slots.size();
-    }
-
     /** Whether anything was sent. */
     public boolean isStarted() {
         return started;

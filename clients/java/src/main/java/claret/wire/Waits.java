@@ -32,7 +32,11 @@ public final class Waits {
 
     /** Sends a request again as long as its reply is lost, within the time to wait. */
     public static <T> T untilAnswered(Wire wire, Duration timeout, Request<T> request) {
-        long begunNs = System.nanoTime();
+        return untilAnswered(wire, timeout, System.nanoTime(), request);
+    }
+
+    /** The same, within the time to wait since an earlier time. */
+    public static <T> T untilAnswered(Wire wire, Duration timeout, long begunNs, Request<T> request) {
         Retry.Failures failures = wire.retry.failures();
         boolean again = false;
         while (true) {

@@ -88,7 +88,7 @@ final class Body {
         return expressions.asList().stream().map(word -> String.valueOf(valueOf(word))).toArray(String[]::new);
     }
 
-    /** The value of an expression; that of a placeholder is its reply. */
+    /** The value of an expression; that of a deferred reply is the reply. */
     Object valueOf(JsonElement expression) {
         if (expression == null || expression.isJsonNull()) {
             return null;

@@ -5,10 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import claret.Batch;
-import claret.Claret;
 import claret.Deferred;
 import claret.Dispatch;
 import claret.RunOptions;
@@ -38,48 +36,30 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.stream.IntStream;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
 /** The client on a real server, over each library. */
+@EnabledIfEnvironmentVariable(named = "CLARET_BIN", matches = ".*")
 final class ClaretTest {
     @Nested
     final class OverJedis extends Stories {
-        @Override
-        Driver driver() {
-            return new JedisDriver();
+        OverJedis() {
+            super(new JedisDriver());
         }
     }
 
     @Nested
     final class OverLettuce extends Stories {
-        @Override
-        Driver driver() {
-            return new LettuceDriver();
+        OverLettuce() {
+            super(new LettuceDriver());
         }
     }
 
-    abstract static class Stories {
-        private Server server;
-        private Claret db;
-
-        abstract Driver driver();
-
-        @BeforeEach
-        void begin() throws IOException, InterruptedException {
-            assumeTrue(Server.isAvailable(), "CLARET_BIN is not set");
-            server = new Server();
-            db = server.connect(driver());
-        }
-
-        @AfterEach
-        void end() throws IOException, InterruptedException {
-            if (server != null) {
-                db.close();
-                server.close();
-            }
+    abstract static class Stories extends OnServer {
+        Stories(Driver driver) {
+            super(driver);
         }
 
         @Test
@@ -97,7 +77,7 @@ final class ClaretTest {
         }
 
         @Test
-        void aPlaceholderIsNotAValue() {
+        void aDeferredReplyIsNotAValue() {
             assertThrows(
                     OrderException.class,
                     () ->

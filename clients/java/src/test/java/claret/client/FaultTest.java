@@ -5,10 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import claret.Batch;
-import claret.Claret;
 import claret.Deferred;
 import claret.Dispatch;
 import claret.RunOptions;
@@ -20,7 +18,6 @@ import claret.error.UnknownOutcomeException;
 import claret.lock.Lock;
 import claret.lock.LockOptions;
 import claret.lock.RetainedOptions;
-import claret.net.Driver;
 import claret.net.JedisDriver;
 import claret.net.LettuceDriver;
 import java.io.IOException;
@@ -30,50 +27,33 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
 /** Refusals, broken connections and interruptions at chosen moments, over each library. */
+@EnabledIfEnvironmentVariable(named = "CLARET_BIN", matches = ".*")
 final class FaultTest {
     @Nested
     final class OverJedis extends Stories {
-        @Override
-        Driver driver() {
-            return new JedisDriver();
+        OverJedis() {
+            super(new FaultyDriver(new JedisDriver()));
         }
     }
 
     @Nested
     final class OverLettuce extends Stories {
-        @Override
-        Driver driver() {
-            return new LettuceDriver();
+        OverLettuce() {
+            super(new FaultyDriver(new LettuceDriver()));
         }
     }
 
-    abstract static class Stories {
-        private Server server;
-        private Claret db;
-        private FaultyDriver faults;
+    abstract static class Stories extends OnServer {
+        private final FaultyDriver faults;
 
-        abstract Driver driver();
-
-        @BeforeEach
-        void begin() throws IOException, InterruptedException {
-            assumeTrue(Server.isAvailable(), "CLARET_BIN is not set");
-            server = new Server();
-            faults = new FaultyDriver(driver());
-            db = server.connect(faults);
-        }
-
-        @AfterEach
-        void end() throws IOException, InterruptedException {
-            if (server != null) {
-                db.close();
-                server.close();
-            }
+        Stories(FaultyDriver faults) {
+            super(faults);
+            this.faults = faults;
         }
 
         @Test

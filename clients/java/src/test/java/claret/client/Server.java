@@ -28,10 +28,6 @@ final class Server implements AutoCloseable {
         start();
     }
 
-    static boolean isAvailable() {
-        return System.getenv("CLARET_BIN") != null;
-    }
-
     void start() throws IOException, InterruptedException {
         List<String> words = new ArrayList<>(List.of(System.getenv("CLARET_BIN"), "serve"));
         words.addAll(List.of("--port", Integer.toString(port), "--dir", folder.resolve("data").toString()));

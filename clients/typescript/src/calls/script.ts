@@ -40,8 +40,8 @@ export class Script {
   readonly #opening: readonly Words[];
   readonly #end: Words;
   #unsent: Entry[] = [];
-  /** Sent commands, in their order, and whether the commit answers them. */
-  #sent: { entry: Entry; queued: boolean; reply: Reply }[] = [];
+  /** Sent commands, in their order. The commit answers those whose reply is `QUEUED`. */
+  #sent: { entry: Entry; reply: Reply }[] = [];
   /** Reason why the commit must not be sent any more. */
   #fault: ClaretError | undefined;
   #started = false;
@@ -100,7 +100,7 @@ export class Script {
     for (const [index, reply] of earlier.entries()) {
       const entry = flight.entries[index - flight.opening.length];
       if (reply instanceof ReplyError) this.#fault ??= translate(reply);
-      if (entry) this.#sent.push({ entry, queued: reply === "QUEUED", reply });
+      if (entry) this.#sent.push({ entry, reply });
     }
     if (last instanceof ReplyError) {
       const error = translate(last);
@@ -111,24 +111,23 @@ export class Script {
     return last;
   }
 
-  /** Distributes the replies of a commit and returns those of all commands, in their order. */
+  /**
+   * Distributes the replies of a commit, and returns those of all commands, in their order. Throws
+   * if there are errors among them.
+   */
   settle(replies: Reply): Reply[] {
     const queue = Array.isArray(replies) ? [...replies] : [];
-    return this.#sent.map(({ entry, queued, reply }) => {
-      const value = queued ? (queue.shift() ?? null) : reply;
+    const refused: { command: string; error: ClaretError }[] = [];
+    const values = this.#sent.map(({ entry, reply }) => {
+      const value = reply === "QUEUED" ? (queue.shift() ?? null) : reply;
       entry.deferred._settle(value);
+      if (value instanceof ReplyError) {
+        refused.push({ command: String(entry.words[0]), error: translate(value) });
+      }
       return value;
     });
-  }
-
-  /** Throws if there are errors among the replies that were settled. */
-  requireAllDone(values: readonly Reply[]): void {
-    const refused = values.flatMap((value, index) =>
-      value instanceof ReplyError
-        ? [{ command: String(this.#sent[index]?.entry.words[0]), error: translate(value) }]
-        : [],
-    );
     if (refused.length > 0) throw new WriteRefusedError(refused);
+    return values;
   }
 
   /** Records that the transaction took effect, but that its replies are lost. */

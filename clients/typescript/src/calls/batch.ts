@@ -4,19 +4,11 @@
  * @module
  */
 
-import {
-  BusyError,
-  ConflictError,
-  ConnectionError,
-  OrderError,
-  OutcomeUnknownError,
-  RepeatedError,
-  VoidedError,
-} from "../errors.js";
+import { OrderError, OutcomeUnknownError, RepeatedError, VoidedError } from "../errors.js";
 import type { Reply, Word, Words } from "../wire/connection.js";
-import { checkOnce, onceNumbers, type Numbers } from "../wire/requests.js";
+import type { Numbers } from "../wire/requests.js";
 import { abortable, attempts, type RetryOptions } from "../wire/time.js";
-import { Lane } from "./attempt.js";
+import { isAboutAttempt, Lane } from "./attempt.js";
 import { Commands, raw } from "./commands.js";
 import { allowed } from "./forbidden.js";
 import { checked, type Convert, type Deferred } from "./later.js";
@@ -56,7 +48,7 @@ export class Batch extends Commands<"batch"> {
 
   /** Adds any command. */
   command(...words: Word[]): Deferred<Reply> {
-    return this.#script.defer(allowed(words, "within"), raw);
+    return this.reading(words, raw);
   }
 
   /**
@@ -74,7 +66,7 @@ export class Batch extends Commands<"batch"> {
 
   /** @internal */
   protected override writing<T>(words: readonly Word[], convert: Convert<T>): Deferred<T> {
-    return this.#script.defer(allowed(words, "within"), convert);
+    return this.reading(words, convert);
   }
 }
 
@@ -87,8 +79,6 @@ export async function batch(
   fill: (batch: Batch) => void,
   options: BatchOptions,
 ): Promise<Reply[] | null> {
-  const { once } = options;
-  if (once !== undefined) checkOnce(once);
   const guards = (options.guards ?? []).flatMap(guardWords);
   const execute = async (numbers: Numbers) => {
     const script = new Script(["MULTI"], ["EXEC", ...guards]);
@@ -100,9 +90,7 @@ export async function batch(
     if (script.length === 0 && guards.length === 0) return [];
     return carryOut(runner, script, options, numbers);
   };
-  return once === undefined
-    ? runner.requests.borrow(execute)
-    : execute(onceNumbers(once));
+  return runner.requests.borrow(execute, options.once);
 }
 
 async function carryOut(
@@ -126,9 +114,7 @@ async function carryOut(
       const reply = script.digest(flight, replies);
       await lane.close();
       if (reply === null) return null;
-      const values = script.settle(reply);
-      script.requireAllDone(values);
-      return values;
+      return script.settle(reply);
     } catch (error) {
       const state = await lane.state();
       careful = lane.careful;
@@ -153,10 +139,7 @@ async function carryOut(
 }
 
 function isWorthRepeating(error: unknown): boolean {
-  if (error instanceof OutcomeUnknownError && error._final) return false;
-  return [BusyError, ConflictError, ConnectionError, OutcomeUnknownError].some(
-    (Kind) => error instanceof Kind,
-  );
+  return isAboutAttempt(error) || (error instanceof OutcomeUnknownError && !error._final);
 }
 
 function guardWords(guard: Guard): Words {

@@ -15,9 +15,6 @@ export interface Database {
   isWrite(command: string): Promise<boolean>;
 }
 
-/** Operations of a type, for the compiler: the parameters and the reply of each. */
-export type Operations = { [operation: string]: (...args: never[]) => unknown };
-
 /** A handle whose operations all answer at once, or all with the commit. */
 export type Handle<O, M extends "direct" | "batch"> = {
   readonly [K in keyof O]: O[K] extends (...args: infer A) => infer R

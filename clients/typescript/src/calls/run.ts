@@ -4,25 +4,12 @@
  * @module
  */
 
-import {
-  BusyError,
-  ConflictError,
-  ConnectionError,
-  OutcomeUnknownError,
-  ReplyError,
-  VoidedError,
-} from "../errors.js";
+import { ConnectionError, OutcomeUnknownError, ReplyError, VoidedError } from "../errors.js";
 import type { Reply, Words } from "../wire/connection.js";
 import type { Pool } from "../wire/pool.js";
-import {
-  checkOnce,
-  onceNumbers,
-  type Numbers,
-  type Request,
-  type Requests,
-} from "../wire/requests.js";
+import type { Numbers, Request, Requests } from "../wire/requests.js";
 import { abortable, attempts, type RetryOptions } from "../wire/time.js";
-import { Attempt, checkManner, Lane, type Manner } from "./attempt.js";
+import { Attempt, checkManner, isAboutAttempt, Lane, type Manner } from "./attempt.js";
 
 /** Options of a transaction. */
 export interface RunOptions extends Manner, RetryOptions {
@@ -41,8 +28,8 @@ export interface RunOptions extends Manner, RetryOptions {
 export interface Runner {
   readonly pool: Pool;
   readonly requests: Requests;
-  isWrite(command: string): Promise<boolean>;
-  single(words: Words, signal?: AbortSignal): Promise<Reply>;
+  readonly isWrite: (command: string) => Promise<boolean>;
+  readonly single: (words: Words, signal?: AbortSignal) => Promise<Reply>;
 }
 
 /** Calls `body` with attempts until one commits, and resolves to the value of that call. */
@@ -51,12 +38,9 @@ export async function run<T>(
   body: (attempt: Attempt) => Promise<T>,
   options: RunOptions,
 ): Promise<T> {
-  if (options.once !== undefined) checkOnce(options.once);
   checkManner(options);
-  if (options.once === undefined) {
-    return runner.requests.borrow((numbers) => runNumbered(runner, body, options, numbers));
-  }
-  return runNumbered(runner, body, options, onceNumbers(options.once));
+  const numbered = (numbers: Numbers) => runNumbered(runner, body, options, numbers);
+  return runner.requests.borrow(numbered, options.once);
 }
 
 async function runNumbered<T>(
@@ -72,7 +56,7 @@ async function runNumbered<T>(
   let last: unknown;
   try {
     for await (const _ of attempts(options, signal)) {
-      const attempt = new Attempt(lane, options, request, (name) => runner.isWrite(name));
+      const attempt = new Attempt(lane, options, request, runner.isWrite);
       const outcome = await carryOut(attempt, lane, body, options);
       if (!("error" in outcome)) return outcome.value;
       last = outcome.error;
@@ -124,13 +108,6 @@ async function carryOut<T>(
     if (readonly || !attempt.committing) throw error;
     throw new OutcomeUnknownError("the caller gave up during the commit", { cause: error });
   }
-}
-
-/** Whether an error is about the attempt alone, so that another one may succeed. */
-function isAboutAttempt(error: unknown): boolean {
-  return (
-    error instanceof ConflictError || error instanceof BusyError || error instanceof ConnectionError
-  );
 }
 
 /**

@@ -20,7 +20,7 @@ import {
 import type { Reply, Words } from "../wire/connection.js";
 import type { Link, Pool } from "../wire/pool.js";
 import type { Request } from "../wire/requests.js";
-import { allowed } from "./forbidden.js";
+import { allowed, nameOf } from "./forbidden.js";
 import { Pending, type Convert, type Deferred } from "./later.js";
 import { commandsOf, Script, type Flight } from "./script.js";
 
@@ -203,6 +203,13 @@ function refusalOf(refusal: ReplyError, replies: readonly Reply[]): ClaretError 
   return error;
 }
 
+/** Whether an error is about the attempt alone, so that another one may succeed. */
+export function isAboutAttempt(error: unknown): boolean {
+  return (
+    error instanceof ConflictError || error instanceof BusyError || error instanceof ConnectionError
+  );
+}
+
 /** One attempt at a transaction. */
 export class Attempt {
   readonly #lane: Lane;
@@ -247,9 +254,9 @@ export class Attempt {
     const reply = await this.#exchange(
       this.#script.take(announced ? ["TXN", "FORUPDATE", ...sent] : sent),
     );
-    const name = String(sent[0]).toUpperCase();
     const blind = !this.#manner.now && !this.#manner.readonly;
-    if (reply === "QUEUED" && blind && (await this.#isWrite(name))) {
+    if (reply === "QUEUED" && blind && (await this.#isWrite(nameOf(sent)))) {
+      const name = nameOf(sent);
       const advice = "read a write's reply after the commit, or begin with `now: true`";
       throw this.#fail(new OrderError(`${name} is not answered before the commit: ${advice}`));
     }
@@ -281,7 +288,7 @@ export class Attempt {
       if (state === "none") throw error;
       throw new OutcomeUnknownError(`during the commit: ${error.message}`, { cause: error });
     }
-    this.#script.requireAllDone(this.#script.settle(replies));
+    this.#script.settle(replies);
   }
 
   /** Ends the attempt: nothing of it takes effect. */
@@ -312,14 +319,7 @@ export class Attempt {
       return this.#script.digest(flight, await replies);
     } catch (error) {
       if (error instanceof ConnectionError) this.#lane.abandon();
-      if (
-        error === this.#lane.refusal ||
-        error instanceof ConnectionError ||
-        error instanceof ConflictError ||
-        error instanceof BusyError
-      ) {
-        throw this.#fail(error);
-      }
+      if (error === this.#lane.refusal || isAboutAttempt(error)) throw this.#fail(error);
       // The commands behind an opening that was refused were not sent.
       if (flight.opening.length > 0 && !(error instanceof RejectedError)) throw this.#fail(error);
       throw error;

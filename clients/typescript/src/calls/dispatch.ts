@@ -42,7 +42,7 @@ export class Dispatch extends Commands<"direct"> implements AsyncDisposable {
 
   /** Sends any command. */
   command(...words: Word[]): Pending<Reply> {
-    return this.#send(words, raw);
+    return this.reading(words, raw);
   }
 
   /**
@@ -73,16 +73,12 @@ export class Dispatch extends Commands<"direct"> implements AsyncDisposable {
   }
 
   /** @internal */
-  protected override reading<T>(words: readonly Word[], convert: Convert<T>): Pending<T> {
-    return this.#send(words, convert);
+  protected override writing<T>(words: readonly Word[], convert: Convert<T>): Pending<T> {
+    return this.reading(words, convert);
   }
 
   /** @internal */
-  protected override writing<T>(words: readonly Word[], convert: Convert<T>): Pending<T> {
-    return this.#send(words, convert);
-  }
-
-  #send<T>(words: readonly unknown[], convert: Convert<T>): Pending<T> {
+  protected override reading<T>(words: readonly Word[], convert: Convert<T>): Pending<T> {
     if (this.#ended) throw new ClosedError("the dispatch has ended");
     const sent = allowed(words, "within");
     this.#link ??= this.#pool.takeBeyond();

@@ -16,45 +16,42 @@ export interface Requirable {
   readonly grant: number;
 }
 
-/** Reads at one instant; see `snapshot` of the client. */
-export class Snapshot extends ReadCommands<"direct"> {
+/** Reads of an attempt, each sent at once. */
+abstract class Reads extends ReadCommands<"direct"> {
   readonly #attempt: Attempt;
+  readonly #announced: boolean;
 
   /** @internal */
-  constructor(attempt: Attempt) {
+  constructor(attempt: Attempt, announced: boolean) {
     super();
     this.#attempt = attempt;
+    this.#announced = announced;
   }
 
   /** Sends any command that reads, and answers its reply. */
   ask(...words: Word[]): Pending<Reply> {
-    return this.#attempt.ask(words, raw);
+    return this.reading(words, raw);
   }
 
   /** @internal */
   protected override reading<T>(words: readonly Word[], convert: Convert<T>): Pending<T> {
-    return this.#attempt.ask(words, convert);
+    return this.#attempt.ask(words, convert, this.#announced);
+  }
+}
+
+/** Reads at one instant; see `snapshot` of the client. */
+export class Snapshot extends Reads {
+  /** @internal */
+  constructor(attempt: Attempt) {
+    super(attempt, false);
   }
 }
 
 /** Reads of a transaction that announce a write; see {@link Transaction.forUpdate}. */
-export class Announced extends ReadCommands<"direct"> {
-  readonly #attempt: Attempt;
-
+export class Announced extends Reads {
   /** @internal */
   constructor(attempt: Attempt) {
-    super();
-    this.#attempt = attempt;
-  }
-
-  /** Sends any command that reads, and announces that what it reads is written afterwards. */
-  ask(...words: Word[]): Pending<Reply> {
-    return this.#attempt.ask(words, raw, true);
-  }
-
-  /** @internal */
-  protected override reading<T>(words: readonly Word[], convert: Convert<T>): Pending<T> {
-    return this.#attempt.ask(words, convert, true);
+    super(attempt, true);
   }
 }
 

@@ -5,7 +5,7 @@
  */
 
 import { OrderError } from "../errors.js";
-import type { Word, Words } from "../wire/connection.js";
+import { argument, type Words } from "../wire/connection.js";
 import { checked } from "./later.js";
 
 const OF_CONNECTION = new Set(
@@ -43,15 +43,15 @@ const BEHIND_FENCE = 3;
  */
 export function allowed(words: readonly unknown[], place: "alone" | "within"): Words {
   const sent = checked(words);
-  const name = upper(sent[0]);
+  const name = nameOf(sent);
   if (name === "FENCE" && sent.length > BEHIND_FENCE) allowed(sent.slice(BEHIND_FENCE), "within");
   if (!OF_CONNECTION.has(name)) return sent;
-  if (place === "alone" && ALLOWED_ALONE[name]?.has(upper(sent[1]))) return sent;
+  if (place === "alone" && ALLOWED_ALONE[name]?.has(nameOf(sent.slice(1)))) return sent;
   const advice = ADVICE[name] ?? "use a connection of the driver's own";
   throw new OrderError(`${name} is not allowed here, as it is about the connection: ${advice}`);
 }
 
-function upper(word: Word | undefined): string {
-  const text = word instanceof Uint8Array ? new TextDecoder().decode(word) : String(word ?? "");
-  return text.toUpperCase();
+/** The first word in capitals, which may have been given as bytes. */
+export function nameOf([name = ""]: Words): string {
+  return String(argument(name)).toUpperCase();
 }
