@@ -287,6 +287,12 @@ impl Client {
         if form == Form::Pipeline {
             return self.pipelined(now_us, &reply);
         }
+        let migrates = self.workload.migrates(self.id, &running.script, running.number);
+        if migrates && running.replies.is_empty() {
+            // The outcome of the migration says nothing about that of the script.
+            running.replies.push(reply);
+            return Vec::new();
+        }
         let code = match &reply {
             Reply::Error(error) => error.code(),
             _ => "",
@@ -531,12 +537,17 @@ impl Workload {
         }
         let ops = script.ops.iter().map(|op| typed(op)).collect();
         let mut commands = commands(client, &Script { ops, ..script.clone() }, number);
-        // The type changes while others use it. Only the last reply of these forms counts.
-        let of_one_reply = matches!(script.form, Form::Single | Form::Multi | Form::Eval);
-        if of_one_reply && client == 0 && number % 16 == 8 {
+        if self.migrates(client, script, number) {
             commands.push_front(["type.migrate", CELL[0], CELL[2]].map(str::to_owned).to_vec());
         }
         commands
+    }
+
+    /// Whether the type is migrated before a script is executed: it changes while others use it. Only the last
+    /// reply of these forms counts.
+    fn migrates(&self, client: u64, script: &Script, number: u64) -> bool {
+        let of_one_reply = matches!(script.form, Form::Single | Form::Multi | Form::Eval);
+        self.is_typed() && of_one_reply && client == 0 && number % 16 == 8
     }
 }
 
