@@ -543,8 +543,8 @@ impl Workload {
         commands
     }
 
-    /// Whether the type is migrated before a script is executed: it changes while others use it. Only the last
-    /// reply of these forms counts.
+    /// Whether the type is migrated before a script is executed: it changes while others use it. Only the
+    /// last reply of these forms counts.
     fn migrates(&self, client: u64, script: &Script, number: u64) -> bool {
         let of_one_reply = matches!(script.form, Form::Single | Form::Multi | Form::Eval);
         self.is_typed() && of_one_reply && client == 0 && number % 16 == 8
