@@ -34,13 +34,16 @@ func ParseType(definition string) (*Type, error) {
 		switch {
 		case words[0] == "type" && found.name == "" && len(words) > 1:
 			found.name = words[1]
-		case words[0] == "op" && len(words) > 1:
+		case (words[0] == "op" || words[0] == "query") && len(words) > 1:
 			current = &operation{}
 			for _, parameter := range words[2:] {
 				name, _, _ := strings.Cut(parameter, ":")
 				current.parameters = append(current.parameters, name)
 			}
 			found.operations[words[1]] = current
+			if words[0] == "query" {
+				current = nil // Whatever its steps are, they only read.
+			}
 		case words[0] == "part", words[0] == "map", words[0] == "without", words[0] == "expired":
 			current = nil
 		case current != nil:

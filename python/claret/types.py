@@ -35,9 +35,11 @@ class Type:
                 continue
             if words[0] == "type" and self.name is None:
                 self.name = words[1]
-            elif words[0] == "op":
+            elif words[0] in ("op", "query"):
                 self.operations[words[1]] = [word.split(":")[0] for word in words[2:]]
                 steps = self._commands.setdefault(words[1], set())
+                if words[0] == "query":
+                    steps = None  # Whatever they are, they only read.
             elif words[0] in ("part", "map", "without", "expired"):
                 steps = None
             elif steps is not None:

@@ -78,7 +78,7 @@ def test_every_shipped_type_does_its_work(db):
 
 def test_the_page_of_the_shipped_types_shows_what_happens(make_server):
     server = make_server().start()
-    define(server.client(), "auction", "stock", "post", "seats", "presence", "limiter")
+    define(server.client(), "auction", "stock", "post", "seats", "presence", "limiter", "bucket")
     shown, typed = "", []
     for line in (EXAMPLES / "README.md").read_text().split("\n"):
         if line.startswith("    > "):

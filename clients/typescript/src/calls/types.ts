@@ -66,13 +66,14 @@ export class TypeDefinition<O> {
       const [first = "", second = ""] = words;
       if (first === "" || first.startsWith("#")) continue;
       if (first === "type" && name === undefined) name = second;
-      else if (first === "op") {
+      else if (first === "op" || first === "query") {
         operations.set(
           second,
           words.slice(2).map((word) => word.split(":")[0] ?? word),
         );
         steps = new Set();
         this.#commands.set(second, steps);
+        if (first === "query") steps = undefined; // Whatever they are, they only read.
       } else if (["part", "map", "without", "expired"].includes(first)) steps = undefined;
       else steps?.add((first === "return" || first === "require" ? second : first).toUpperCase());
     }

@@ -196,7 +196,7 @@ fn text(args: &InitArgs, machine: &Machine, password: &str) -> Result<String> {
 
 /// Settings for machines on different hosts.
 const TLS_MACHINES: &str = "
-# How to make these: docs/guide/security.md.
+# How to make these: docs/operating/security.md.
 [cluster.tls]
 cert = \"/etc/claret/machine.pem\"
 key = \"/etc/claret/machine-key.pem\"

@@ -113,7 +113,7 @@ mod tests {
         let mut name = [b'0'; 40];
         name[..8].copy_from_slice(format!("{number:08}").as_bytes());
         let (text, code) = (Blob::default(), Vec::new());
-        Ran(Script { name, text, no_writes: false, code, function: None })
+        Ran(Script { name, text, no_writes: false, code, function: None, operation: None })
     }
 
     #[test]

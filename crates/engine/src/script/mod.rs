@@ -7,7 +7,10 @@
 
 pub mod counts;
 pub mod keys;
+mod operation;
 pub(crate) mod texts;
+
+pub use operation::OperationProgram;
 
 use adt::command::database::{Naming, database_of, name_of};
 use adt::command::tags::TagRules;
@@ -29,8 +32,10 @@ pub struct Script {
     pub no_writes: bool,
     /// The text in the form that the interpreter runs.
     pub code: Vec<u8>,
-    /// Function to call, if the text is a library.
+    /// Function to call, if the text is a library; name of the operation, if the text is one of a type.
     pub function: Option<Blob>,
+    /// The program, if the text is an operation of a composed type.
+    pub operation: Option<Arc<OperationProgram>>,
 }
 
 /// A library of functions, as its text describes it.

@@ -1,8 +1,13 @@
 //! Texts that an interpreter has read.
 
-use super::{Interpreter, Library, LibraryFunction, Run, Script, ScriptInputs, ScriptName};
-use crate::limits::{SCRIPT_BYTES_MAX, SCRIPTS_KNOWN_BYTES_MAX, SCRIPTS_KNOWN_MAX};
+use super::{
+    Interpreter, Library, LibraryFunction, Run, Script, ScriptInputs, ScriptName, operation,
+};
+use crate::limits::{
+    OPERATIONS_KNOWN_MAX, SCRIPT_BYTES_MAX, SCRIPTS_KNOWN_BYTES_MAX, SCRIPTS_KNOWN_MAX,
+};
 use adt::collections::Map;
+use adt::kinds::composed::definition::Definition;
 use adt::{Blob, ErrorReply};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,6 +26,8 @@ pub struct Texts {
     functions: Map<(ScriptName, Blob), Arc<Script>>,
     /// Bytes of all known functions.
     functions_bytes: usize,
+    /// Programs of operations, by the texts of their definitions and their names.
+    operations: Map<Blob, Arc<Script>>,
 }
 
 /// Checks the length of a text.
@@ -98,13 +105,50 @@ impl Texts {
         Ok(script)
     }
 
+    /// Reads the program of an operation of a composed type, unless it is known.
+    pub fn read_operation(
+        &mut self,
+        definition: &Arc<Definition>,
+        name: &str,
+    ) -> Result<Arc<Script>, ErrorReply> {
+        let text = operation::text_of(definition, name);
+        if let Some(known) = self.operations.get(&text) {
+            return Ok(known.clone());
+        }
+        let interpreter = self.interpreter.ok_or_else(switched_off)?;
+        let script = operation::read(interpreter, definition, name)?;
+        if self.operations.len() >= OPERATIONS_KNOWN_MAX {
+            self.operations.clear();
+        }
+        self.operations.insert(text, script.clone());
+        Ok(script)
+    }
+
+    /// Reads a text that another machine has sent: a script, or an operation of a composed type.
+    pub fn read_sent(&mut self, text: &Blob) -> Result<Arc<Script>, ErrorReply> {
+        if let Some(known) = self.operations.get(text) {
+            return Ok(known.clone());
+        }
+        match operation::parts_of(text) {
+            None => self.read(text),
+            Some(parts) => {
+                let (definition, name) = parts?;
+                self.read_operation(&definition, &name)
+            }
+        }
+    }
+
     /// Begins a run.
     pub fn begin(
         &self,
         script: &Arc<Script>,
         inputs: &Arc<ScriptInputs>,
     ) -> Result<Box<dyn Run>, ErrorReply> {
-        Ok(self.interpreter.ok_or_else(switched_off)?.begin(script, inputs))
+        let interpreter = self.interpreter.ok_or_else(switched_off)?;
+        Ok(match &script.operation {
+            Some(program) => operation::begin(interpreter, script, program, inputs),
+            None => interpreter.begin(script, inputs),
+        })
     }
 
     /// Forgets all texts.

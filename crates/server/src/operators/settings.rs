@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_guide_lists_each_setting() {
-        let guide = include_str!("../../../../docs/guide/operating.md");
+        let guide = include_str!("../../../../docs/operating/settings.md");
         for known in ALL.iter().flat_map(|rows| rows.iter()) {
             assert!(guide.contains(&format!("`{}`", known.name)), "{}", known.name);
         }

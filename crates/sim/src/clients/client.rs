@@ -535,7 +535,12 @@ impl Workload {
         if !self.is_typed() {
             return commands(client, script, number);
         }
-        let ops = script.ops.iter().map(|op| typed(op)).collect();
+        let programs = match script.form {
+            Form::Eval | Form::ReadOnly => false,
+            Form::Pipeline => !script.with_scripts,
+            _ => true,
+        };
+        let ops = script.ops.iter().map(|op| typed(op, programs)).collect();
         let mut commands = commands(client, &Script { ops, ..script.clone() }, number);
         if self.migrates(client, script, number) {
             commands.push_front(["type.migrate", CELL[0], CELL[2]].map(str::to_owned).to_vec());

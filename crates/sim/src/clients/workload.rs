@@ -305,15 +305,23 @@ impl Workload {
 pub const CELL: [&str; 3] = [
     "cell",
     "type cell\npart l list\npart s set\nop push v\n return rpush l $v\nop add v\n return sadd s $v\n\
-     op all\n return lrange l 0 -1\nop members\n return smembers s",
+     op all\n return lrange l 0 -1\nop members\n return smembers s\n\
+     op put v\n|return redis.call('rpush', 'l', v)\nquery list\n|return redis.call('lrange', 'l', 0, -1)",
     "type cell\npart n counter\npart s set\npart l list\nop members\n return smembers s\nop all\n \
-     return lrange l 0 -1\nop push v\n return rpush l $v\nop add v\n return sadd s $v",
+     return lrange l 0 -1\nop push v\n return rpush l $v\nop add v\n return sadd s $v\n\
+     op put v\n|local len = redis.call('llen', 'l')\n|redis.call('rpush', 'l', v)\n\
+     |redis.call('counter.add', 'n', 1)\n|return len + 1\n\
+     query list\n|local all = redis.call('lrange', 'l', 0, -1)\n|return all",
 ];
 
-/// The command with the same effect and reply on a value of the composed type.
-pub fn typed(op: &[String]) -> Vec<String> {
+/// The command with the same effect and reply on a value of the composed type. Half of them are programs if
+/// these can be sent.
+pub fn typed(op: &[String], programs: bool) -> Vec<String> {
     let key = &op[1];
+    let is_even = |word: &String| word.bytes().last().is_some_and(|digit| digit % 2 == 0);
     match (op[0].as_str(), op.get(2)) {
+        ("rpush", Some(value)) if programs && is_even(value) => words(&["cell.put", key, value]),
+        ("lrange", _) if programs && is_even(key) => words(&["cell.list", key]),
         ("rpush", Some(value)) => words(&["cell.push", key, value]),
         ("sadd", Some(value)) if key.starts_with('s') => words(&["cell.add", key, value]),
         ("lrange", _) => words(&["cell.all", key]),
@@ -333,7 +341,8 @@ fn words(words: &[&str]) -> Vec<String> {
 
 /// Whether a command only reads.
 pub fn is_read(op: &[String]) -> bool {
-    matches!(op[0].as_str(), "get" | "lrange" | "smembers" | "cell.all" | "type.call_ro")
+    let reads = ["get", "lrange", "smembers", "cell.all", "cell.list", "type.call_ro"];
+    reads.contains(&op[0].as_str())
 }
 
 /// Whether a reply stands for one that is lost: the request took effect.

@@ -107,8 +107,10 @@ fn unique_values(ops: &[KeyedOp]) -> Vec<Vec<u8>> {
         words.clear();
         op.encode(key, &mut words);
         let args = words.args();
-        // Behind the definition and the name of the operation, if it is a call of a composed type.
+        // Behind the definition and the name of the operation, if it is a call of a composed type; behind the
+        // number of words, the command and the part, if it is a write of a program.
         let (name, value) = match args.get(0) {
+            Some(b"type.call") if args.get(3) == Some(b"") => (args.get(5), args.get(7)),
             Some(b"type.call") => (args.get(3), args.get(4)),
             name => (name, args.get(2)),
         };

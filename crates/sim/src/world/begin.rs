@@ -142,7 +142,8 @@ impl World {
             commands.push(vec!["incrby".into(), account(number), DEPOSIT.to_string()]);
         }
         let first = ["rpush", "l0", "deposit"].map(str::to_owned).to_vec();
-        let typed_first = if self.swarm.mix.is_typed() { typed(&first) } else { first.clone() };
+        let typed_first =
+            if self.swarm.mix.is_typed() { typed(&first, false) } else { first.clone() };
         commands.push(typed_first);
         commands.push(vec!["exec".to_owned()]);
         let mut invoke = check::Event::new(client, check::EventKind::Invoke, self.now_us);

@@ -3,24 +3,35 @@
 use super::definition::{
     CALL_BYTES_MAX, Compare, Definition, Given, OperationSpec, Otherwise, Role,
 };
+use super::parse::step_of_program;
 use super::parts::{Address, Parts};
 use crate::record::{self, Record};
 use crate::{Access, Args, Blob, Ctx, ErrorReply, Op, Reply, format_float, parse_float, parse_int};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A call of an operation of a type.
+/// A call of an operation of a type, or steps that a program makes.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub(super) definition: Arc<Definition>,
-    operation: usize,
+    called: Called,
     pub(super) arguments: Vec<Blob>,
     pub(super) steps: Vec<Bound>,
 }
 
+/// The operation of a call.
+#[derive(Clone, Debug)]
+enum Called {
+    /// The number of the operation in the definition.
+    Number(usize),
+    /// Steps of a program. The operation has no name, and its arguments are for each step the number of its
+    /// words and these.
+    Steps(Box<OperationSpec>),
+}
+
 impl PartialEq for Call {
     fn eq(&self, other: &Self) -> bool {
-        (self.operation, &self.arguments) == (other.operation, &other.arguments)
+        (&self.spec().name, &self.arguments) == (&other.spec().name, &other.arguments)
             && self.definition == other.definition
     }
 }
@@ -46,8 +57,18 @@ impl Call {
         name: &[u8],
         arguments: Vec<Blob>,
     ) -> Result<Self, ErrorReply> {
+        if name.is_empty() {
+            return Self::of_steps(definition, arguments);
+        }
         let operation = definition.operation(name)?;
         let spec = &definition.operations[operation];
+        if spec.program.is_some() {
+            let text = format!(
+                "{}.{} is a program: call it as a command of its own",
+                definition.name, spec.name
+            );
+            return Err(ErrorReply::err(text));
+        }
         spec.check(&definition.name, &arguments)?;
         let bytes: usize = spec.steps.iter().map(|step| step.bytes(&arguments)).sum();
         if bytes > CALL_BYTES_MAX {
@@ -60,7 +81,58 @@ impl Call {
             Ok(Bound { part: step.part, field, op })
         });
         let steps = steps.collect::<Result<Vec<_>, ErrorReply>>()?;
-        Ok(Self { operation, arguments, steps, definition })
+        Ok(Self { called: Called::Number(operation), arguments, steps, definition })
+    }
+
+    /// Steps of a program: one, whose reply is returned, or several writes.
+    fn of_steps(definition: Arc<Definition>, arguments: Vec<Blob>) -> Result<Self, ErrorReply> {
+        let (mut specs, mut steps) = (Vec::new(), Vec::new());
+        let mut rest = &arguments[..];
+        while let Some((count, behind)) = rest.split_first() {
+            let count = parse_int(count).ok().and_then(|count| usize::try_from(count).ok());
+            let words = count.filter(|count| *count <= behind.len());
+            let (words, behind) = behind.split_at(words.ok_or_else(ErrorReply::syntax)?);
+            let (spec, bound) = step_of_program(&definition, words)?;
+            specs.push(spec);
+            steps.push(bound);
+            rest = behind;
+        }
+        if specs.is_empty() {
+            return Err(ErrorReply::syntax());
+        }
+        if specs.len() > 1 {
+            specs.iter_mut().for_each(|spec| spec.role = Role::Effect);
+        }
+        let writes = steps.iter().any(|step| step.op.is_write());
+        let (name, parameters, program) = (String::new(), Vec::new(), None);
+        let spec =
+            OperationSpec { name, parameters, steps: specs, writes, is_query: !writes, program };
+        Ok(Self { called: Called::Steps(Box::new(spec)), arguments, steps, definition })
+    }
+
+    /// Writes that a program has made on a value, one after the other, as one call.
+    pub(super) fn joined(calls: &[&Self]) -> Option<Self> {
+        let (first, rest) = calls.split_first()?;
+        let mut all = (*first).clone();
+        let Called::Steps(spec) = &mut all.called else { return None };
+        for call in rest {
+            let Called::Steps(next) = &call.called else { return None };
+            if call.definition != first.definition {
+                return None;
+            }
+            spec.steps.extend(next.steps.iter().cloned());
+            all.steps.extend(call.steps.iter().cloned());
+            all.arguments.extend(call.arguments.iter().cloned());
+        }
+        if !rest.is_empty() {
+            spec.steps.iter_mut().for_each(|step| step.role = Role::Effect);
+        }
+        Some(all)
+    }
+
+    /// Whether the steps were tried when the program made them.
+    fn was_tried(&self) -> bool {
+        matches!(self.called, Called::Steps(_))
     }
 
     /// Reads a call from the words of the log: text of the definition, operation, arguments.
@@ -71,7 +143,10 @@ impl Call {
     }
 
     pub(super) fn spec(&self) -> &OperationSpec {
-        &self.definition.operations[self.operation]
+        match &self.called {
+            Called::Number(number) => &self.definition.operations[*number],
+            Called::Steps(spec) => spec,
+        }
     }
 
     fn role(&self, step: usize) -> &Role {
@@ -188,10 +263,12 @@ impl Call {
             return (refusal, false);
         }
         // What was there before a step that a later one may undo.
-        let last_unsure = self
-            .steps
-            .iter()
-            .rposition(|bound| bound.op.is_write() && !record::is_always_possible(None, &bound.op));
+        let may_fail =
+            |bound: &Bound| bound.op.is_write() && !record::is_always_possible(None, &bound.op);
+        let last_unsure = match self.was_tried() {
+            true => None,
+            false => self.steps.iter().rposition(may_fail),
+        };
         let mut before: Vec<(Address<'_>, Option<Record>)> = Vec::new();
         let mut returned = Vec::new();
         let mut changed = false;

@@ -2,11 +2,13 @@
 //! operations, which are lists of commands on the parts.
 //!
 //! ```text
-//! definition = "type" name [version] { part | map | without | op | expired }
+//! definition = "type" name [version] { part | map | without | op | query | expired }
 //! part       = "part" name kind [ "with" command ]       one value
 //! map        = "map"  name kind [ "with" command ]       a value for each field
 //! without    = "without" name                            a part of an earlier version that is dropped
-//! op         = "op" name { parameter[":int" | ":number" | ":text"] } { step }
+//! op         = "op" name { parameter[":int" | ":number" | ":text"] } ( { step } | script )
+//! query      = "query" name { parameter } ( { step } | script )  an operation that only reads
+//! script     = { "|" line of a program }
 //! expired    = "expired" map field value { command }     what follows when an element expires
 //! step       = command | "return" command
 //!            | "require" command test value [ "else" ( "error" CODE text | value ) ]
@@ -16,6 +18,9 @@
 //! One line each; a line that begins with `#` is a comment. In a command, the name of a part stands for the
 //! key, `map[field]` for an element, and `$parameter` for an argument. A word in double quotes may have
 //! spaces.
+//!
+//! An operation may be a program of the script language. Its commands are steps, which name a part where
+//! those of other programs name a key.
 
 use super::json;
 use super::parse::{Reading, Wrong};
@@ -44,6 +49,11 @@ const CODES_KEPT: [&str; 9] = [
     "TRYAGAIN",
     "TXNABORT",
 ];
+
+/// Whether clients act on the code of an error, so that no operation may make one up.
+pub fn is_kept_code(code: &str) -> bool {
+    CODES_KEPT.contains(&code)
+}
 
 /// Most parts of a type.
 pub const PARTS_MAX: usize = 32;
@@ -196,10 +206,14 @@ pub struct OperationSpec {
     pub name: String,
     /// Parameters.
     pub parameters: Vec<Parameter>,
-    /// Commands, in order.
+    /// Commands, in order; none if the operation is a program.
     pub steps: Vec<StepSpec>,
-    /// Whether a command of it writes.
+    /// Whether a command of it writes, or may write.
     pub writes: bool,
+    /// Whether the definition says that it only reads.
+    pub is_query: bool,
+    /// The program that the operation is, if it is one.
+    pub program: Option<String>,
 }
 
 impl OperationSpec {
@@ -218,6 +232,35 @@ impl OperationSpec {
             self.name,
             self.syntax()
         )))
+    }
+
+    /// Text that runs the program, with its parameters as local variables and its lines as they are.
+    pub fn source(&self) -> Option<String> {
+        let program = self.program.as_ref()?;
+        if self.parameters.is_empty() {
+            return Some(program.clone());
+        }
+        let names: Vec<&str> = self.parameters.iter().map(|of| of.name.as_str()).collect();
+        let values = self.parameters.iter().enumerate().map(|(place, of)| match of.form {
+            Form::Text => format!("ARGV[{}]", place + 1),
+            Form::Int | Form::Number => format!("tonumber(ARGV[{}])", place + 1),
+        });
+        let values: Vec<String> = values.collect();
+        Some(format!("local {} = {} {program}", names.join(", "), values.join(", ")))
+    }
+
+    /// Checks the arguments of a call of a program of the type `of`, whose numbers are floats.
+    pub fn check_inputs(&self, of: &str, arguments: &[Blob]) -> Result<(), ErrorReply> {
+        self.check(of, arguments)?;
+        let exact = |number: i64| number.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS;
+        let mut each = self.parameters.iter().zip(arguments);
+        let wrong = each.find(|(parameter, argument)| {
+            parameter.form == Form::Int && !crate::parse_int(argument).is_ok_and(exact)
+        });
+        wrong.map_or(Ok(()), |(parameter, _)| {
+            let text = format!("{} is beyond 2^53, up to which scripts are exact", parameter.name);
+            Err(ErrorReply::err(text))
+        })
     }
 
     /// Checks the arguments of a call of an operation of the type `of`.
@@ -324,7 +367,7 @@ impl Definition {
         let mut steps = self.operations.iter().flat_map(|operation| &operation.steps);
         let kept = steps.find_map(|step| match &step.role {
             Role::Require(_, _, Otherwise::Error(code, _)) => {
-                CODES_KEPT.contains(&&**code).then_some(code)
+                is_kept_code(code).then_some(code)
             }
             _ => None,
         });
@@ -408,7 +451,10 @@ impl Definition {
             return Err(ErrorReply::err(text));
         }
         for (number, line) in text.lines().enumerate() {
-            let read = split(line).map_err(Wrong).and_then(|words| reading.line(&words));
+            let read = match line.trim_start().strip_prefix('|') {
+                Some(of_program) => reading.program_line(of_program),
+                None => split(line).map_err(Wrong).and_then(|words| reading.line(&words)),
+            };
             read.map_err(|Wrong(why)| ErrorReply::err(format!("line {}: {why}", number + 1)))?;
         }
         reading.finish(version).map_err(|Wrong(why)| ErrorReply::err(why))
@@ -433,26 +479,7 @@ impl StepSpec {
 
     /// The operation on the part, for a call with these arguments.
     pub(super) fn bind(&self, arguments: &[Blob], kind: &str) -> Result<Op, ErrorReply> {
-        let mut words = crate::ArgBuf::new();
-        words.push(self.spec.name).push("part");
-        self.words.iter().for_each(|word| _ = words.push(word.with(arguments)));
-        let args: Args<'_> = words.args();
-        self.spec.check_arity(args.len())?;
-        let Handler::Data(parse) = self.spec.handler else { return Err(ErrorReply::syntax()) };
-        let one = match parse(&args)? {
-            Command::Single(key, op) => Some((key, op)),
-            // A command on any number of keys, whose reply is a number of them.
-            Command::Multi { mut ops, merge: Merge::Sum } if ops.len() == 1 => ops.pop(),
-            _ => None,
-        };
-        match one {
-            Some((key, op)) => {
-                let fits = op.type_name().map_or_else(|| is_of_parts(&op), |name| name == kind);
-                let free = !op.waits() && op.chosen_first(&key).is_none();
-                if fits && free { Ok(op) } else { Err(ErrorReply::wrong_type()) }
-            }
-            None => Err(ErrorReply::err(format!("{} cannot be a step", self.spec.name))),
-        }
+        bound(self.spec, self.words.iter().map(|word| word.with(arguments)), kind)
     }
 
     pub(super) fn op(&self, arguments: &[Blob], part: &str, kind: &str) -> Result<Op, Wrong> {
@@ -462,6 +489,34 @@ impl StepSpec {
             }
             Wrong(error.text().to_owned())
         })
+    }
+}
+
+/// The operation on a part of some kind that a command is, whose words behind the key are given.
+pub(super) fn bound(
+    spec: &CommandSpec,
+    rest: impl Iterator<Item = Blob>,
+    kind: &str,
+) -> Result<Op, ErrorReply> {
+    let mut words = crate::ArgBuf::new();
+    words.push(spec.name).push("part");
+    rest.for_each(|word| _ = words.push(word));
+    let args: Args<'_> = words.args();
+    spec.check_arity(args.len())?;
+    let Handler::Data(parse) = spec.handler else { return Err(ErrorReply::syntax()) };
+    let one = match parse(&args)? {
+        Command::Single(key, op) => Some((key, op)),
+        // A command on any number of keys, whose reply is a number of them.
+        Command::Multi { mut ops, merge: Merge::Sum } if ops.len() == 1 => ops.pop(),
+        _ => None,
+    };
+    match one {
+        Some((key, op)) => {
+            let fits = op.type_name().map_or_else(|| is_of_parts(&op), |name| name == kind);
+            let free = !op.waits() && op.chosen_first(&key).is_none();
+            if fits && free { Ok(op) } else { Err(ErrorReply::wrong_type()) }
+        }
+        None => Err(ErrorReply::err(format!("{} cannot be a step", spec.name))),
     }
 }
 

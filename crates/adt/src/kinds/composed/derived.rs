@@ -87,14 +87,19 @@ fn verdict(a: &Samples, b: &Samples, states: &[Option<Record>]) -> (&'static str
 }
 
 /// The reply of `TYPE.LAWS`: for each pair of operations their names, `always`, `other-arguments`,
-/// `same-arguments`, `by-state` or `never`, and the commands that do not commute.
+/// `same-arguments`, `by-state` or `never`, and the commands that do not commute. `by-commands` stands for
+/// pairs with a program, whose commands are known when it runs.
 pub fn derived(definition: &Arc<Definition>) -> Reply {
     let operations = &definition.operations;
     let samples: Vec<Samples> = operations.iter().map(|one| samples(definition, one)).collect();
     let states = states(&samples);
     let pairs = (0..samples.len()).flat_map(|i| (i..samples.len()).map(move |j| (i, j)));
     let rows = pairs.map(|(i, j)| {
-        let (verdict, because) = verdict(&samples[i], &samples[j], &states);
+        let is_program = |place: usize| operations[place].program.is_some();
+        let (verdict, because) = match is_program(i) || is_program(j) {
+            true => ("by-commands", String::new()),
+            false => verdict(&samples[i], &samples[j], &states),
+        };
         let row = [&operations[i].name, &operations[j].name, verdict, &because];
         Reply::Array(row.map(Reply::bulk).to_vec())
     });

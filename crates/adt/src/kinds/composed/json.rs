@@ -52,9 +52,14 @@ struct Part {
 #[serde(deny_unknown_fields)]
 struct Operation {
     name: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    query: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     parameters: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     steps: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    program: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,8 +84,12 @@ pub(super) fn read(text: &str, reading: &mut Reading) -> Result<(), ErrorReply> 
     }
     let written: Written = serde_json::from_str(text)
         .map_err(|why| ErrorReply::err(format!("the definition in JSON: {why}")))?;
-    written.lines(&mut |place, words| {
-        reading.line(&words).map_err(|Wrong(why)| ErrorReply::err(format!("{place}: {why}")))
+    written.lines(&mut |place, line| {
+        let read = match line {
+            Line::Words(words) => reading.line(&words),
+            Line::OfProgram(line) => reading.program_line(&format!(" {line}")),
+        };
+        read.map_err(|Wrong(why)| ErrorReply::err(format!("{place}: {why}")))
     })
 }
 
@@ -102,12 +111,18 @@ fn command(place: &str, text: &str) -> Result<Vec<Word>, ErrorReply> {
     }
 }
 
-type Take<'a> = dyn FnMut(&str, Vec<Word>) -> Result<(), ErrorReply> + 'a;
+/// A line of the text form.
+enum Line<'a> {
+    Words(Vec<Word>),
+    OfProgram(&'a str),
+}
+
+type Take<'a> = dyn FnMut(&str, Line<'_>) -> Result<(), ErrorReply> + 'a;
 
 impl Written {
     /// Hands over each line of the text form, with its place for errors.
     fn lines(&self, take: &mut Take<'_>) -> Result<(), ErrorReply> {
-        take("type", line(["type", &self.name]))?;
+        take("type", Line::Words(line(["type", &self.name])))?;
         for part in &self.parts {
             let place = format!("part {}", part.name);
             let mut words = line([if part.map { "map" } else { "part" }, &part.name, &part.kind]);
@@ -115,21 +130,27 @@ impl Written {
                 words.extend(line(["with"]));
                 words.extend(command(&place, with)?);
             }
-            take(&place, words)?;
+            take(&place, Line::Words(words))?;
         }
         for name in &self.without {
-            take("without", line(["without", name]))?;
+            take("without", Line::Words(line(["without", name])))?;
         }
         for operation in &self.operations {
             let place = format!("operation {}", operation.name);
-            let mut words = line(["op", &operation.name]);
+            let keyword = if operation.query { "query" } else { "op" };
+            let mut words = line([keyword, &operation.name]);
             words.extend(line(operation.parameters.iter().map(String::as_str)));
-            take(&place, words)?;
+            take(&place, Line::Words(words))?;
             steps(&place, &operation.steps, take)?;
+            for (number, line) in operation.program.iter().flat_map(|all| all.lines()).enumerate() {
+                let place = format!("{place}, line {} of the program", number + 1);
+                take(&place, Line::OfProgram(line))?;
+            }
         }
         for expired in &self.expired {
             let place = format!("expired {}", expired.map);
-            take(&place, line(["expired", &expired.map, &expired.field, &expired.value]))?;
+            let words = line(["expired", &expired.map, &expired.field, &expired.value]);
+            take(&place, Line::Words(words))?;
             steps(&place, &expired.steps, take)?;
         }
         Ok(())
@@ -151,9 +172,11 @@ impl Written {
                 self.parts.push(Part { name: word(0), kind: word(1), map, with });
             }
             "without" => self.without.push(word(0)),
-            "op" => {
+            "op" | "query" => {
+                let (name, query) = (word(0), keyword == "query");
                 let parameters = rest.get(1..).unwrap_or_default().to_vec();
-                self.operations.push(Operation { name: word(0), parameters, steps: Vec::new() });
+                let (steps, program) = (Vec::new(), None);
+                self.operations.push(Operation { name, query, parameters, steps, program });
             }
             _ => {
                 let (map, field, value) = (word(0), word(1), word(2));
@@ -166,7 +189,7 @@ impl Written {
 fn steps(place: &str, steps: &[String], take: &mut Take<'_>) -> Result<(), ErrorReply> {
     for (number, step) in steps.iter().enumerate() {
         let place = format!("{place}, step {}", number + 1);
-        take(&place, command(&place, step)?)?;
+        take(&place, Line::Words(command(&place, step)?))?;
     }
     Ok(())
 }
@@ -177,6 +200,18 @@ impl Definition {
         let text = String::from_utf8_lossy(self.text());
         let (mut written, mut is_expired) = (Written::default(), false);
         for line in text.lines() {
+            if let Some(line) = line.strip_prefix("| ") {
+                if let Some(operation) = written.operations.last_mut() {
+                    match &mut operation.program {
+                        None => operation.program = Some(line.to_owned()),
+                        Some(program) => {
+                            program.push('\n');
+                            program.push_str(line);
+                        }
+                    }
+                }
+                continue;
+            }
             // Steps, and only these, are indented in the canonical text.
             let Some(step) = line.strip_prefix(' ') else {
                 let words = split(line).unwrap_or_default();

@@ -18,6 +18,8 @@ mod json;
 mod parse;
 mod parts;
 #[cfg(test)]
+mod program_tests;
+#[cfg(test)]
 mod tests;
 mod words;
 
@@ -66,8 +68,12 @@ impl Value {
             _ => return Ok(Cow::Borrowed(call)),
         };
         let name = &call.spec().name;
-        let renewed = Call::new(own.clone(), name.as_bytes(), call.arguments.clone());
-        renewed.ok().filter(|renewed| renewed.stands_for(call)).map(Cow::Owned).ok_or_else(|| {
+        let renewed = match name.is_empty() {
+            // A later version has perhaps another program.
+            true => None,
+            false => Call::new(own.clone(), name.as_bytes(), call.arguments.clone()).ok(),
+        };
+        renewed.filter(|renewed| renewed.stands_for(call)).map(Cow::Owned).ok_or_else(|| {
             let text = format!(
                 "the operation {name} is another one in version {} of {}: call again",
                 own.version, own.name
@@ -290,6 +296,28 @@ impl DataType for Value {
         let parts = Parts::load(&definition, source)?;
         Ok(Self { definition: Some(definition), parts })
     }
+}
+
+/// The words of a command of a program, as the command on the value that it is: `words` name a part where
+/// other commands name a key.
+pub fn step_words(definition: &Definition, key: &[u8], words: &Args<'_>) -> ArgBuf {
+    let spec = record::command(words.get(0).unwrap_or_default());
+    let writes = spec.is_none_or(|spec| spec.flags.has(Flags::WRITE));
+    let mut all = ArgBuf::new();
+    all.push(if writes { CALL } else { CALL_RO }).push(key).push(&definition.text).push("");
+    all.push(words.len().to_string());
+    words.iter_from(0).for_each(|word| _ = all.push(word));
+    all
+}
+
+/// Writes of a program on one value as one operation: `None` if they are others.
+pub fn joined<'o>(ops: impl Iterator<Item = &'o AnyOp>) -> Option<AnyOp> {
+    let call = |op: &'o AnyOp| match op {
+        AnyOp::Composed(Op(call)) => Some(&**call),
+        _ => None,
+    };
+    let calls: Vec<&Call> = ops.map(call).collect::<Option<_>>()?;
+    Call::joined(&calls).map(|call| AnyOp::Composed(Op(Arc::new(call))))
 }
 
 /// A type for sample calls.

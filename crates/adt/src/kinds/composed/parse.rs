@@ -1,17 +1,24 @@
 //! Parser of definitions: line by line.
 
+use super::call::Bound;
 use super::definition::{
     Compare, DEFINITION_BYTES_MAX, Definition, Form, Given, KINDS, NAME_BYTES_MAX, OPERATIONS_MAX,
     OperationSpec, Otherwise, PARAMETERS_MAX, PARTS_MAX, Parameter, PartSpec, Role, STEPS_MAX,
-    StepSpec, VERSION_DIGITS_MAX,
+    StepSpec, VERSION_DIGITS_MAX, bound,
 };
 use super::words::{Template, Word};
 use crate::key::KeyOp;
 use crate::record::command;
-use crate::{Blob, Ctx, Flags, Keys, Op};
+use crate::{Blob, Ctx, ErrorReply, Flags, Keys, Op};
 
 /// Words with which lines begin that are no steps.
-pub(super) const KEYWORDS: [&str; 5] = ["part", "map", "without", "op", "expired"];
+pub(super) const KEYWORDS: [&str; 6] = ["part", "map", "without", "op", "query", "expired"];
+
+/// Words of the script language that cannot name anything in a program.
+const RESERVED: [&str; 21] = [
+    "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local",
+    "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
+];
 
 /// An error that names its line.
 pub(super) struct Wrong(pub String);
@@ -90,7 +97,8 @@ impl Reading {
         }
         match keyword {
             None => self.step(words)?,
-            Some("op") => self.operation(words)?,
+            Some("op") => self.operation(words, false)?,
+            Some("query") => self.operation(words, true)?,
             Some("expired") => self.expired(words)?,
             Some("without") => {
                 self.without.push(name_of(words.get(1), "part")?);
@@ -138,13 +146,42 @@ impl Reading {
         Ok(())
     }
 
-    fn operation(&mut self, words: &[Word]) -> Result<(), Wrong> {
+    fn operation(&mut self, words: &[Word], is_query: bool) -> Result<(), Wrong> {
         let name = name_of(words.get(1), "operation")?;
         let others = self.operations.iter().map(|operation| &operation.name);
         check_name(&name, others, OPERATIONS_MAX, "operations")?;
         let parameters = parameters(&words[2..])?;
+        let (steps, writes, program) = (Vec::new(), false, None);
         self.open =
-            Open::Operation(OperationSpec { name, parameters, steps: Vec::new(), writes: false });
+            Open::Operation(OperationSpec { name, parameters, steps, writes, is_query, program });
+        Ok(())
+    }
+
+    /// A line of the program that an operation is. A space in front of it does not belong to it.
+    pub(super) fn program_line(&mut self, line: &str) -> Result<(), Wrong> {
+        let line = line.strip_prefix(' ').unwrap_or(line).trim_end();
+        if line.contains(|c: char| c.is_control() && c != '\t') {
+            return Err("control characters are not allowed".into());
+        }
+        let Open::Operation(operation) = &mut self.open else {
+            return Err("a line of a program is outside of an operation".into());
+        };
+        if !operation.steps.is_empty() {
+            return Err("an operation is a list of steps or a program, not both".into());
+        }
+        if let Some(of) = operation.parameters.iter().find(|of| RESERVED.contains(&&*of.name)) {
+            return Err(format!("'{}' cannot name a parameter of a program", of.name).into());
+        }
+        operation.writes = !operation.is_query;
+        match &mut operation.program {
+            None => operation.program = Some(line.to_owned()),
+            Some(program) => {
+                program.push('\n');
+                program.push_str(line);
+            }
+        }
+        self.canonical.push_str("\n| ");
+        self.canonical.push_str(line);
         Ok(())
     }
 
@@ -176,6 +213,9 @@ impl Reading {
                 let text = format!("'{}' is outside of an operation", words[0].shown());
                 return Err(text.into());
             }
+            Open::Operation(OperationSpec { program: Some(_), .. }) => {
+                return Err("an operation is a list of steps or a program, not both".into());
+            }
             Open::Operation(operation) => (&operation.parameters, &mut operation.steps),
             Open::Expired(_, parameters, steps) => (&*parameters, steps),
         };
@@ -187,23 +227,10 @@ impl Reading {
             [name, address, ..] => (name, address),
             _ => return Err("a step is a command and the name of a part".into()),
         };
-        let (part, field) = match address.text.split_once('[') {
-            Some((part, rest)) => {
-                let field = rest.strip_suffix(']').ok_or("the bracket ']' is missing")?;
-                (part, Some(Template::parse(field, parameters)?))
-            }
-            None => (&*address.text, None),
-        };
-        let number = self.parts.iter().position(|known| known.name == part);
-        let number = number.ok_or_else(|| format!("there is no part {}", address.shown()))?;
-        let known = &self.parts[number];
-        match (known.is_map, &field) {
-            (true, None) => {
-                return Err(format!("{part} is a map: name a field, as in {part}[x]").into());
-            }
-            (false, Some(_)) => return Err(format!("{part} is no map").into()),
-            _ => {}
-        }
+        let (number, field) = address_of(&self.parts, address.text.as_bytes())?;
+        let field = field.map(|field| String::from_utf8_lossy(field));
+        let field = field.map(|field| Template::parse(&field, parameters)).transpose()?;
+        let (known, part) = (&self.parts[number], &self.parts[number].name);
         let rest = command[2..].iter().map(|word| Template::parse(&word.text, parameters));
         let rest = rest.collect::<Result<Vec<_>, _>>()?;
         let step = step_of(name, (number, field), rest, role)?;
@@ -232,6 +259,9 @@ impl Reading {
         }
         match &mut self.open {
             Open::Operation(operation) => {
+                if operation.is_query && op.is_write() {
+                    return Err("a query only reads: begin it with 'op'".into());
+                }
                 operation.writes |= op.is_write();
                 operation.steps.push(step);
             }
@@ -245,8 +275,10 @@ impl Reading {
     fn close(&mut self) -> Result<(), Wrong> {
         match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Nothing => Ok(()),
-            Open::Operation(operation) if operation.steps.is_empty() => {
-                Err(format!("the operation {} has no step", operation.name).into())
+            Open::Operation(OperationSpec { name, steps, program: None, .. })
+                if steps.is_empty() =>
+            {
+                Err(format!("the operation {name} has no step").into())
             }
             Open::Operation(operation) => {
                 self.operations.push(operation);
@@ -281,6 +313,58 @@ impl Reading {
         let (parts, operations, without) = (self.parts, self.operations, self.without);
         Ok(Definition { name, version, text: Blob::from(text), parts, operations, without })
     }
+}
+
+/// The part that an address names, and the field of it if that is a map.
+fn address_of<'a>(
+    parts: &[PartSpec],
+    address: &'a [u8],
+) -> Result<(usize, Option<&'a [u8]>), Wrong> {
+    let bracket = address.iter().position(|byte| *byte == b'[');
+    let (name, field) = match bracket {
+        Some(at) => {
+            let field = address[at + 1..].strip_suffix(b"]");
+            (&address[..at], Some(field.ok_or("the bracket ']' is missing")?))
+        }
+        None => (address, None),
+    };
+    let number = parts.iter().position(|known| known.name.as_bytes() == name);
+    let number = number.ok_or_else(|| {
+        let shown = String::from_utf8_lossy(&address[..address.len().min(64)]);
+        format!("there is no part {shown}")
+    })?;
+    let PartSpec { name, is_map, .. } = &parts[number];
+    match (is_map, &field) {
+        (true, None) => Err(format!("{name} is a map: name a field, as in {name}[x]").into()),
+        (false, Some(_)) => Err(format!("{name} is no map").into()),
+        _ => Ok((number, field)),
+    }
+}
+
+/// A step that a program makes: part, field and words of the command, as it gives them.
+pub(super) fn step_of_program(
+    definition: &Definition,
+    words: &[Blob],
+) -> Result<(StepSpec, Bound), ErrorReply> {
+    let (name, address, rest) = match words {
+        [name, address, rest @ ..] => (name, address, rest),
+        _ => return Err(ErrorReply::err("a command of an operation names a part")),
+    };
+    let name = Word { text: String::from_utf8_lossy(name).into_owned(), quoted: false };
+    let step = address_of(&definition.parts, address).and_then(|(part, field)| {
+        Ok((step_of(&name, (part, None), Vec::new(), Role::Return)?, field))
+    });
+    let (step, field) = step.map_err(|Wrong(why)| ErrorReply::err(why))?;
+    let PartSpec { name, kind, .. } = &definition.parts[step.part];
+    let op = bound(step.spec, rest.iter().cloned(), kind).map_err(|error| {
+        if error == ErrorReply::wrong_type() {
+            let text = format!("{} cannot be a step on the {kind} {name}", step.spec.name);
+            return ErrorReply::err(text);
+        }
+        error
+    })?;
+    let (part, field) = (step.part, field.map(Blob::new));
+    Ok((step, Bound { part, field, op }))
 }
 
 /// Whether an operation can let its record expire, so that something would follow again.

@@ -17,6 +17,7 @@ use crate::gateway::parts::Parts;
 use crate::gateway::scripts::commands::is_of_scripts;
 use crate::gateway::txn::multi;
 use crate::gateway::txn::work::ProgramStep;
+use crate::gateway::types::known::is_call;
 use crate::gateway::waiting::fence;
 use crate::gateway::{Gateway, acl, command_docs};
 use crate::message::Body;
@@ -76,7 +77,7 @@ impl Gateway {
             return handled;
         }
         match spec.name {
-            _ if is_of_scripts(spec) => self.run_script(id, spec, args),
+            _ if is_of_scripts(spec) || is_call(spec) => self.run_script(id, spec, args),
             "exec" => self.parts.exec(id, args),
             "watch" => multi::watch(&mut self.parts.core, &mut self.parts.sessions, id, args),
             "txn" => {

@@ -12,7 +12,8 @@ use crate::gateway::parts::Parts;
 use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::txn::multi;
 use crate::gateway::txn::options::is_allowed_in_aborted;
-use crate::gateway::types::known::{Resolved, is_call, spec_at};
+use crate::gateway::types;
+use crate::gateway::types::known::{Resolved, runs_program, spec_at};
 use crate::now::Now;
 use adt::command::tags::TagRules;
 use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler};
@@ -99,10 +100,22 @@ impl Gateway {
     fn run_command(&mut self, id: SessionId, args: &Args<'_>, announced: bool) -> bool {
         let position = session_commands::position(args.get(0).unwrap_or_default());
         let call = match position {
-            Some(position) if !is_call(spec_at(position)) => None,
+            Some(position) if !types::known::is_call(spec_at(position)) => None,
             _ if self.parts.sessions.get(id.0).is_none_or(|session| session.user.is_none()) => None,
             _ => self.parts.resolve(args),
         };
+        let is_program = |call: &Option<Resolved>| match call {
+            Some(Resolved::Call(position, words)) => {
+                runs_program(spec_at(*position), &words.args())
+            }
+            _ => false,
+        };
+        // Only scripts may stand behind scripts whose replies are not there yet.
+        let is_call = call.is_some() || position.is_none();
+        let waits = self.parts.sessions.get(id.0).is_some_and(|session| session.barrier.is_some());
+        if is_call && waits && !is_program(&call) {
+            return false;
+        }
         let mut resolved = None;
         let found = match call {
             None => checked(position, args),
@@ -202,6 +215,7 @@ impl Gateway {
         let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         let skip = session.replies == Replies::SkipNext;
         let done = match &session.mode {
+            SessionMode::Single if runs_program(spec, args) => self.session_command(id, spec, args),
             SessionMode::Single => match spec.handler {
                 Handler::Session => self.session_command(id, spec, args),
                 Handler::Data(parse) => match parse(args) {

@@ -10,14 +10,17 @@ use crate::gateway::clients::session_commands::runs_script;
 use crate::gateway::command_docs::{check_subcommand, unknown_subcommand};
 use crate::gateway::core::Core;
 use crate::gateway::parts::Parts;
-use crate::gateway::routing::route::unusable_key_of;
+use crate::gateway::routing::route::{unusable_key, unusable_key_of};
 use crate::gateway::txn::transaction::script::called::{no_script, read_text};
 use crate::gateway::txn::work::ProgramStep;
 use crate::gateway::types;
 use crate::gateway::types::commands::is_of_definitions;
+use crate::gateway::types::known::program_of;
 use crate::script::keys::script_key;
 use crate::script::{ScriptInputs, ScriptName};
+use adt::command::database::{database_of, name_of as name_of_key};
 use adt::key::KeyOp;
+use adt::kinds::composed::definition::Definition;
 use adt::{Args, Blob, CommandSpec, ErrorReply, Merge, Op, Reply, Whole};
 use std::sync::Arc;
 
@@ -36,6 +39,32 @@ fn name_of(word: &[u8]) -> Option<ScriptName> {
     let mut name: ScriptName = word.try_into().ok()?;
     name.make_ascii_lowercase();
     name.iter().all(u8::is_ascii_hexdigit).then_some(name)
+}
+
+/// Step that runs the program of an operation on a value, whose key is as it is stored. The right to call the
+/// operation is the right to do what it does.
+fn program_step(
+    core: &mut Core,
+    session: &Session,
+    (definition, operation): (&Arc<Definition>, usize),
+    args: &Args<'_>,
+) -> Result<ProgramStep, ErrorReply> {
+    let key = args.blob(1)?;
+    if let Some(error) = unusable_key(session.reach, &key) {
+        return Err(error);
+    }
+    let operation = &definition.operations()[operation];
+    let inputs: Vec<Blob> = args.iter_from(4).map(Blob::from).collect();
+    operation.check_inputs(definition.name(), &inputs)?;
+    let script = core.scripts.read_operation(definition, &operation.name)?;
+    let inputs = ScriptInputs { keys: vec![Blob::new(name_of_key(&key))], args: inputs };
+    Ok(ProgramStep::Script(Arc::new(ScriptCall {
+        text: Text::Read(script),
+        inputs: Arc::new(inputs),
+        only_reads: !operation.writes,
+        database: database_of(&key).unwrap_or(session.database),
+        user: session.user.clone(),
+    })))
 }
 
 /// Step that runs a script.
@@ -152,7 +181,7 @@ impl Gateway {
 }
 
 impl Parts {
-    /// Step of `EVAL` and its family, of `SCRIPT`, or of `FUNCTION`.
+    /// Step of `EVAL` and its family, of an operation that is a program, of `SCRIPT`, or of `FUNCTION`.
     pub(in crate::gateway) fn script_step(
         &mut self,
         id: SessionId,
@@ -160,11 +189,14 @@ impl Parts {
         args: &Args<'_>,
     ) -> Result<ProgramStep, ErrorReply> {
         let Some(session) = self.sessions.get(id.0) else { return Err(no_script()) };
+        if let Some((definition, operation)) = program_of(spec, args) {
+            return program_step(&mut self.core, session, (&definition, operation), args);
+        }
         if runs_script(spec) {
             return step(&mut self.core, session, spec, args);
         }
         if is_of_definitions(spec) {
-            return types::commands::step(&self.core, spec, args);
+            return types::commands::step(&mut self.core, spec, args);
         }
         match check_subcommand(spec, args)? {
             Some(help) => Ok(ProgramStep::Fixed(help)),

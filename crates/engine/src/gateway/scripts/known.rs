@@ -16,6 +16,7 @@ use crate::script::keys::{on_own, script_key};
 use crate::script::texts::Texts;
 use crate::script::{Interpreter, Library, LibraryFunction, Run, Script, ScriptInputs, ScriptName};
 use adt::collections::Map;
+use adt::kinds::composed::definition::Definition;
 use adt::{Blob, ErrorReply};
 use smallvec::smallvec;
 use std::fmt;
@@ -98,6 +99,15 @@ impl Scripts {
         function: &LibraryFunction,
     ) -> Result<Arc<Script>, ErrorReply> {
         self.texts.read_function(text, function)
+    }
+
+    /// Reads the program of an operation of a composed type, unless it is known.
+    pub fn read_operation(
+        &mut self,
+        definition: &Arc<Definition>,
+        name: &str,
+    ) -> Result<Arc<Script>, ErrorReply> {
+        self.texts.read_operation(definition, name)
     }
 
     /// Begins a run.

@@ -50,8 +50,15 @@ impl ScriptCall {
         self.user.as_ref().map(Arc::as_ptr) == user.map(Arc::as_ptr)
     }
 
-    /// Whether the user of the script may not do everything.
+    /// The user whose rights the commands of the script need. The right to call an operation of a type is the
+    /// right to do what it does.
+    pub fn user_of_commands(&self) -> Option<&Arc<User>> {
+        let of_type = matches!(&self.text, Text::Read(script) if script.operation.is_some());
+        self.user.as_ref().filter(|_| !of_type)
+    }
+
+    /// Whether the commands of the script are checked one by one, because its user may not do everything.
     pub fn is_limited(&self) -> bool {
-        self.user.as_ref().is_some_and(|user| !user.everything())
+        self.user_of_commands().is_some_and(|user| !user.everything())
     }
 }

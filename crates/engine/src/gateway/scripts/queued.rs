@@ -11,14 +11,17 @@ use crate::gateway::parts::Parts;
 use crate::gateway::routing::course::at_its_shard;
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::txn::work::{Form, Program, ProgramStep};
+use crate::gateway::types::known::is_built_in;
 use crate::ids::ShardId;
 use crate::message::{Answer, Refusal, RunReply};
 use adt::{Args, ErrorReply, Reply};
 use std::sync::Arc;
 
-/// Whether a command runs a script, which may stand behind other scripts of its session.
+/// Whether a command runs a script, which may stand behind other scripts of its session, or perhaps does so
+/// as the program of an operation.
 fn is_script(args: &Args<'_>) -> bool {
     ["EVALSHA", "EVAL", "EVALSHA_RO", "EVAL_RO"].iter().any(|name| args.is(0, name))
+        || !is_built_in(args)
 }
 
 impl Session {

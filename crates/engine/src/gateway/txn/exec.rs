@@ -19,6 +19,7 @@ use crate::gateway::routing::databases::Reach;
 use crate::gateway::routing::route::{route_of, unusable_key, unusable_key_of};
 use crate::gateway::scripts::commands::{is_of_scripts, is_of_texts};
 use crate::gateway::target::{Target, WHOLE};
+use crate::gateway::types::known::runs_program;
 use crate::gateway::waiting::{fence, section};
 use crate::limits::WATCHED_KEYS_MAX;
 use crate::message::{Condition, Guard, Published};
@@ -78,7 +79,7 @@ impl Gateway {
         } else {
             Ok(match spec.handler {
                 // A command whose words are wrong fails alone, when its turn comes.
-                Handler::Session if is_of_scripts(spec) => {
+                _ if is_of_scripts(spec) || runs_program(spec, args) => {
                     let step = self.parts.script_step(id, spec, args);
                     step.unwrap_or_else(|error| ProgramStep::Fixed(error.into()))
                 }

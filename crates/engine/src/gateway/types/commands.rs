@@ -37,8 +37,18 @@ fn changing(
     ProgramStep::changing(read(), move |reply| Definitions::of(reply).and_then(|all| change(&all)))
 }
 
+/// Reads the programs of a definition, whose errors name the operation.
+fn check_programs(core: &mut Core, definition: &Arc<Definition>) -> Result<(), ErrorReply> {
+    for operation in definition.operations().iter().filter(|one| one.program.is_some()) {
+        core.scripts.read_operation(definition, &operation.name).map_err(|error| {
+            ErrorReply::err(format!("operation {}: {}", operation.name, error.text()))
+        })?;
+    }
+    Ok(())
+}
+
 /// The definition in the words of a command, with a version that is given later.
-fn definition_of(args: &Args<'_>) -> Result<Definition, ErrorReply> {
+fn definition_of(core: &mut Core, args: &Args<'_>) -> Result<Arc<Definition>, ErrorReply> {
     let definition = Definition::parse(args.get(2).unwrap_or_default(), Some(1))?;
     definition.check_new()?;
     let name = name_at(args, 1);
@@ -49,6 +59,8 @@ fn definition_of(args: &Args<'_>) -> Result<Definition, ErrorReply> {
     if let Some(taken) = built_in(&name) {
         return Err(ErrorReply::err(format!("'{name}' is the beginning of the command {taken}")));
     }
+    let definition = Arc::new(definition);
+    check_programs(core, &definition)?;
     Ok(definition)
 }
 
@@ -57,8 +69,8 @@ fn put(definition: &Definition) -> KeyedOp {
     on_types(&[b"hset", &field(DEFINITION, definition.name().as_bytes()), definition.text()])
 }
 
-fn define(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
-    let new = definition_of(args)?;
+fn define(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+    let new = definition_of(core, args)?;
     Ok(changing(move |all| {
         if let Some(old) = all.by_name.get(new.name()) {
             let same = Definition::parse(new.text(), Some(old.version()))?;
@@ -86,8 +98,8 @@ fn define(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
     }))
 }
 
-fn migrate(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
-    let new = definition_of(args)?;
+fn migrate(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+    let new = definition_of(core, args)?;
     Ok(changing(move |all| {
         let old = all.by_name.get(new.name()).ok_or_else(|| no_type(new.name()))?;
         let next = new.next_of(old)?;
@@ -140,14 +152,14 @@ fn list() -> ProgramStep {
 
 /// Step of a command about definitions, whose number of words is right.
 pub(in crate::gateway) fn step(
-    core: &Core,
+    core: &mut Core,
     spec: &CommandSpec,
     args: &Args<'_>,
 ) -> Result<ProgramStep, ErrorReply> {
     match spec.name {
         "type.define" | "type.migrate" => {
             core.check_growth()?;
-            if spec.name == "type.define" { define(args) } else { migrate(args) }
+            if spec.name == "type.define" { define(core, args) } else { migrate(core, args) }
         }
         "type.drop" => drop_type(args),
         "type.list" => Ok(list()),

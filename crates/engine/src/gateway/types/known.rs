@@ -185,6 +185,25 @@ pub(in crate::gateway) fn is_built_in(args: &Args<'_>) -> bool {
     position(name).is_some_and(|position| !is_call(spec_at(position)))
 }
 
+/// The operation that is a program, and its type, if the words of a resolved call name one.
+pub(in crate::gateway) fn program_of(
+    spec: &CommandSpec,
+    args: &Args<'_>,
+) -> Option<(Arc<Definition>, usize)> {
+    if !is_call(spec) {
+        return None;
+    }
+    let definition = Definition::read(args.get(2)?).ok()?;
+    let operation = definition.operation(args.get(3)?).ok()?;
+    definition.operations()[operation].program.is_some().then_some((definition, operation))
+}
+
+/// Whether a command runs the program of an operation.
+#[inline]
+pub(in crate::gateway) fn runs_program(spec: &CommandSpec, args: &Args<'_>) -> bool {
+    is_call(spec) && program_of(spec, args).is_some()
+}
+
 /// Whether a command calls an operation of a composed type.
 #[inline]
 pub(in crate::gateway) fn is_call(spec: &CommandSpec) -> bool {

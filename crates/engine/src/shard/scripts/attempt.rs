@@ -17,6 +17,7 @@ use crate::shard::foreseen::Effects;
 use crate::shard::locking::manager::LockManager;
 use adt::command::database::{Naming, database_of};
 use adt::key::KeyOp;
+use adt::kinds::composed::joined;
 use adt::record;
 use adt::{
     ArgBuf, Args, Blob, Command, CommandSpec, Compound, Ctx, Flags, Handler, Next, Op, Record,
@@ -66,6 +67,8 @@ pub(super) struct Attempt<'s> {
     rests: bool,
     calls: u32,
     bytes: usize,
+    /// Whether the script is an operation of a composed type, whose commands are on its parts.
+    of_type: bool,
 }
 
 impl<'s> Attempt<'s> {
@@ -97,11 +100,13 @@ impl<'s> Attempt<'s> {
             rests,
             calls,
             bytes,
+            of_type: false,
         }
     }
 
     /// Carries the run out, from its first step to its last.
     pub fn carry_out(mut self, steps: &mut dyn Run) -> Result<Ended, Stop> {
+        self.of_type = steps.script().operation.is_some();
         let mut input = ScriptInput::Go;
         let mut pieces = 1;
         loop {
@@ -113,7 +118,7 @@ impl<'s> Attempt<'s> {
                         return Err(stop);
                     }
                 },
-                ScriptStep::MayRun(words) if spec_of(&words.args()).is_some() => {
+                ScriptStep::MayRun(words) if spec_of(&words.args(), false).is_some() => {
                     ScriptInput::MayRun(true)
                 }
                 ScriptStep::Pause if pieces < SCRIPT_PIECES_AT_SHARD_MAX => {
@@ -150,6 +155,14 @@ impl<'s> Attempt<'s> {
     }
 
     fn done(mut self, reply: Reply) -> Ended {
+        if self.ops.len() > 1
+            && self.of_type
+            && let Some(joined) = joined(self.ops.iter().map(|(_, op)| op))
+        {
+            // The text of the definition is in the log once.
+            self.ops.truncate(1);
+            self.ops[0].1 = joined;
+        }
         if self.ops.is_empty() {
             // The log says that the shard was led by this replica when it was read.
             let key = self.run.declared(&self.core.config.tags).next().unwrap_or_default();
@@ -197,7 +210,7 @@ impl<'s> Attempt<'s> {
             return Ok(Reply::Int(0));
         }
         // Where something is wrong with the command, the gateway knows the words for it.
-        let (parse, spec) = spec_of(args).ok_or(Stop::NotHere)?;
+        let (parse, spec) = spec_of(args, self.of_type).ok_or(Stop::NotHere)?;
         if self.only_reads && spec.flags.has(Flags::WRITE) {
             return Err(Stop::NotHere);
         }
@@ -354,9 +367,9 @@ impl<'s> Attempt<'s> {
 type Parse = fn(&Args<'_>) -> Result<Command, adt::ErrorReply>;
 
 /// How the words of a data command are read, if they are the right number.
-fn spec_of(args: &Args<'_>) -> Option<(Parse, &'static CommandSpec)> {
-    // Gateways know the definitions of composed types.
-    let spec = record::command(args.get(0)?).filter(|spec| spec.group != "types")?;
+fn spec_of(args: &Args<'_>, of_type: bool) -> Option<(Parse, &'static CommandSpec)> {
+    // Gateways know the definitions of composed types. The commands of an operation have it.
+    let spec = record::command(args.get(0)?).filter(|spec| of_type == (spec.group == "types"))?;
     spec.check_arity(args.len()).ok()?;
     match spec.handler {
         Handler::Data(parse) => Some((parse, spec)),

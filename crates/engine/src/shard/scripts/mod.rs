@@ -163,7 +163,7 @@ impl Desk {
         }
         let script = match &run.script {
             ScriptOf::Read(script) => Ok(script.clone()),
-            ScriptOf::Text(text) => self.scripts.texts.read(text),
+            ScriptOf::Text(text) => self.scripts.texts.read_sent(text),
         };
         let script = script.map_err(|_| None)?;
         let mut steps = self.scripts.texts.begin(&script, &run.inputs).map_err(|_| None)?;

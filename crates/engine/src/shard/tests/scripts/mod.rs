@@ -36,6 +36,7 @@ impl Interpreter for Lines {
             no_writes,
             code: Vec::new(),
             function: None,
+            operation: None,
         }))
     }
 

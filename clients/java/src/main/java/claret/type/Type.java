@@ -37,9 +37,12 @@ public final class Type {
             }
             if (words[0].equals("type") && found == null && words.length > 1) {
                 found = words[1];
-            } else if (words[0].equals("op") && words.length > 1) {
+            } else if (Set.of("op", "query").contains(words[0]) && words.length > 1) {
                 current = new Operation(parameters(words), new HashSet<>());
                 operations.put(words[1], current);
+                if (words[0].equals("query")) {
+                    current = null; // Whatever its steps are, they only read.
+                }
             } else if (SECTIONS.contains(words[0])) {
                 current = null;
             } else if (current != null) {

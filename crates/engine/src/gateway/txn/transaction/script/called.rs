@@ -59,7 +59,7 @@ pub(in crate::gateway::txn) fn may_run(
     args: &Args<'_>,
 ) -> Result<(), ErrorReply> {
     let spec = spec_of(args)?;
-    call.user.as_ref().map_or(Ok(()), |user| user.check(spec, args))
+    call.user_of_commands().map_or(Ok(()), |user| user.check(spec, args))
 }
 
 /// Consequence of a command of a script, which only reads or not, whose time stands still, and which may
@@ -73,7 +73,7 @@ pub(in crate::gateway::txn) fn called(
 ) -> Result<Called, ErrorReply> {
     let (args, database) = (&words.args(), *selected);
     let spec = spec_of(args)?;
-    if let Some(user) = &call.user
+    if let Some(user) = call.user_of_commands()
         && let Some(refusal) = user.judge(spec, args)?
     {
         core.mail.stats.denied += 1;

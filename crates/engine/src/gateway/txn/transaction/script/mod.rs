@@ -298,7 +298,8 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
     if running.calls > SCRIPT_CALLS_MAX {
         return error(too_many_calls());
     }
-    let resolved = match is_built_in(&words.args()) {
+    let of_type = running.run.as_ref().is_some_and(|(run, _)| run.script().operation.is_some());
+    let resolved = match of_type || is_built_in(&words.args()) {
         true => None,
         false => cx.core.types.resolve(cx.core.now, &words.args(), true),
     };
