@@ -5,13 +5,19 @@
 //! state and the same observed replies in every order; for triples this is the practical meaning of
 //! "stable for any number of holders". Further laws: operations and states read back as written, an idle
 //! operation changes nothing, and a reply that is known ahead is the one that the write has.
+//!
+//! Types that are registered ([`crate::extension`]) are checked in the same way, by the tests of the program
+//! that adds them.
 
-pub(crate) mod foretold;
+pub mod foretold;
 
+#[cfg(test)]
 use crate::escrow::Outstanding;
 use crate::key::{ExpireIf, KeyOp, TtlForm, When};
+#[cfg(test)]
+use crate::record::amount;
 use crate::record::{
-    amount, apply, carry_out, commutes, decode, follows_in_time, idle, is_foreseeable, mode,
+    apply, carry_out, commutes, decode, follows_in_time, idle, is_foreseeable, mode,
 };
 use crate::{Access, ArgBuf, Blob, Ctx, DataType, Op, Record, Reply, Timestamp};
 
@@ -40,7 +46,10 @@ fn ctx(place: usize) -> Ctx {
 }
 
 /// Checks that each operation reads back from the words it is written as.
-pub(crate) fn check_words(ops: &[Op]) {
+///
+/// # Panics
+/// If one does not.
+pub fn check_words(ops: &[Op]) {
     for op in ops {
         let mut words = ArgBuf::new();
         op.encode(KEY, &mut words);
@@ -49,8 +58,11 @@ pub(crate) fn check_words(ops: &[Op]) {
     }
 }
 
-/// Checks the laws for operations `ops` in the states that up to `depth` writes reach.
-pub(crate) fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
+/// Checks the laws for sample operations `ops` in the states that up to `depth` writes reach (300 at most).
+///
+/// # Panics
+/// If a law is broken, with the operations and the state.
+pub fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
     let ops: Vec<Op> = ops.iter().map(generalized::<T>).chain(key_ops()).collect();
     check_words(&ops);
     let states = reachable(&ops, depth, T::NAME);
@@ -243,6 +255,7 @@ fn check_state(state: &Slot, acts: &[Act]) -> usize {
     pairs
 }
 
+#[cfg(test)]
 /// A set of accesses that [`Outstanding`] admits, and whose order or selection shows, in the states that
 /// up to `depth` writes reach. With `forgets`, the sums lack one of the accesses.
 pub(crate) fn escrow_violation<T: DataType>(
@@ -285,6 +298,7 @@ pub(crate) fn escrow_violation<T: DataType>(
     None
 }
 
+#[cfg(test)]
 fn orders_of_four() -> impl Iterator<Item = [usize; 4]> {
     let orders = (0..256_usize).map(|number| [0, 2, 4, 6].map(|shift| number >> shift & 3));
     orders.filter(|order| (0..4).all(|place| order.contains(&place)))
@@ -349,7 +363,10 @@ fn unordered(reply: &Reply) -> String {
 
 /// Runs one-operation command lines (words split at spaces) one after another on one key, at
 /// millisecond 1000, and compares the replies.
-pub(crate) fn dialogue(lines: &[(&str, Reply)]) {
+///
+/// # Panics
+/// If a reply is another one.
+pub fn dialogue(lines: &[(&str, Reply)]) {
     let mut slot = None;
     for (line, reply) in lines {
         let answer = match decode(&ArgBuf::of(line.split(' ')).args()) {

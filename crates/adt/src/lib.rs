@@ -11,8 +11,7 @@ pub mod command;
 pub mod key;
 pub mod kinds;
 pub mod known;
-#[cfg(test)]
-mod laws;
+pub mod laws;
 mod number;
 pub mod random;
 pub mod record;
@@ -27,6 +26,7 @@ pub use command::{
     Attempt, Awaiting, Begins, Blocking, Command, CommandSpec, Compound, Flags, Handler, Keys,
     Merge, Next, NextFn, Plan,
 };
+pub use kinds::extension;
 pub use record::{Mode, Op, Record, Value};
 pub use reply::{ErrorReply, Reply};
 pub use types::escrow;

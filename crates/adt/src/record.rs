@@ -8,7 +8,7 @@
 use crate::escrow::{Amount, Share};
 use crate::key::sort::Sortable;
 use crate::key::{self, KeyOp};
-use crate::kinds;
+use crate::kinds::{self, extension};
 use crate::types::{Corrupt, ValueSink, ValueSource};
 use crate::{
     Access, ArgBuf, Args, Awaiting, Blob, Command, CommandSpec, Compound, Ctx, DataType, Meta,
@@ -228,6 +228,10 @@ macro_rules! registry {
             #[repr(u8)]
             enum Type { Key, $($variant),* }
             let observed = access.observed;
+            if let Op::Extension(op) = access.op {
+                // The last variant: the types that it stands for have the numbers behind it.
+                return op.mode(Type::Extension as u8, observed);
+            }
             match access.op {
                 Op::Key(op) => Mode { data_type: Type::Key as u8, mode: u8::from(op.is_write()),
                     shared: if op.is_write() { 0 } else { 1 }, reads: !op.is_write() },
@@ -245,6 +249,9 @@ macro_rules! registry {
 
         /// Names of a mode's type and of the mode, for display.
         pub fn mode_name(access: Access<'_, Op>) -> (&'static str, &'static str) {
+            if let Op::Extension(op) = access.op {
+                return op.mode_name(access.observed);
+            }
             let mode = usize::from(mode(access).mode);
             match access.op {
                 Op::Key(_) => ("key", ["read", "write"][mode.min(1)]),
@@ -407,19 +414,33 @@ macro_rules! registry {
         /// For each data type its name, the names of its lock modes, and the modes that share a
         /// lock in every state (see [`DataType::SHARED`]): the tables of the reference page.
         pub fn lock_modes() -> Vec<(&'static str, &'static [&'static str], [u8; 8])> {
-            vec![$((
+            let mut all = vec![$((
                 <crate::kinds::$module::Value as DataType>::NAME,
                 <crate::kinds::$module::Value as DataType>::MODES,
                 <crate::kinds::$module::Value as DataType>::SHARED,
-            )),*]
+            )),*];
+            // The last one stands for types that a build adds.
+            all.pop();
+            all.extend(extension::lock_modes());
+            all
         }
 
-        /// The commands of all data types and of keys.
-        pub fn data_commands() -> impl Iterator<Item = &'static CommandSpec> {
+        /// Whether a built-in type has this name.
+        pub(crate) fn is_built_in_type(name: &str) -> bool {
+            [$(<crate::kinds::$module::Value as DataType>::NAME),*].contains(&name)
+        }
+
+        /// The commands of all built-in data types and of keys.
+        pub(crate) fn built_in_commands() -> impl Iterator<Item = &'static CommandSpec> {
             let types = [$(<crate::kinds::$module::Value as DataType>::COMMANDS),*];
             key::COMMANDS.iter().chain(types.into_iter().flatten())
         }
     };
+}
+
+/// The commands of all data types and of keys.
+pub fn data_commands() -> impl Iterator<Item = &'static CommandSpec> {
+    built_in_commands().chain(extension::commands())
 }
 
 // A value of more than 16 bytes is boxed, so that it does not make the records of all other types
@@ -439,6 +460,7 @@ registry! {
     Lock => lock as Box<kinds::lock::Value>,
     Barrier => barrier as kinds::barrier::Value,
     Composed => composed as Box<kinds::composed::Value>,
+    Extension => extension as Box<kinds::extension::Value>,
 }
 
 impl Value {
@@ -446,6 +468,7 @@ impl Value {
     pub fn shown_type(&self) -> &str {
         match self {
             Self::Composed(value) => value.name(),
+            Self::Extension(value) => value.name(),
             other => other.type_name(),
         }
     }
@@ -472,6 +495,11 @@ pub struct Mode {
 }
 
 impl Mode {
+    /// A mode of a type of which the built-in types know nothing.
+    pub(crate) const fn new(data_type: u8, (mode, shared): (u8, u8), reads: bool) -> Self {
+        Self { data_type, mode, shared, reads }
+    }
+
     /// Whether accesses in the two modes commute in every state.
     #[inline]
     pub fn shares(self, other: Self) -> bool {

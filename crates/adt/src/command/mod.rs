@@ -41,6 +41,7 @@ pub struct CommandSpec {
 
 /// A command table. Each row is `(name, arity, flags, keys, summary, syntax, complexity) =>
 /// parser;`.
+#[macro_export]
 macro_rules! commands {
     ($group:literal; $(($name:literal, $arity:literal, $flags:expr, $keys:expr,
         $summary:literal, $syntax:expr, $complexity:literal) => $parse:expr;)*) => {

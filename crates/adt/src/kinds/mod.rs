@@ -4,6 +4,7 @@ pub mod bag;
 pub mod barrier;
 pub mod composed;
 pub mod counter;
+pub mod extension;
 pub mod hash;
 pub mod list;
 pub mod lock;

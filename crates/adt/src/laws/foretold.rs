@@ -15,7 +15,10 @@ const STEPS: usize = 3000;
 const STEPS_LARGE: usize = 300;
 
 /// Checks that what is known ahead of a write on a record is so.
-pub(crate) fn check(record: Option<&Record>, op: &Op, ctx: &Ctx) {
+///
+/// # Panics
+/// If it is not.
+pub fn check(record: Option<&Record>, op: &Op, ctx: &Ctx) {
     let mut after = record.cloned();
     let reply = apply(&mut after, op, ctx);
     if let Some(foretold) = foretell(record, op, ctx) {
@@ -30,7 +33,10 @@ pub(crate) fn check(record: Option<&Record>, op: &Op, ctx: &Ctx) {
 /// Checks operations in random states, from templates: `?` stands for a name or another word, `#` for an
 /// integer and `%` for a digit. The replies of `known` must be known ahead in the large state that many of
 /// `first` lead to; those of `others` need not be.
-pub(crate) fn check_walks(first: &str, known: &[&str], others: &[&str]) {
+///
+/// # Panics
+/// If a law is broken, or a template makes no command.
+pub fn check_walks(first: &str, known: &[&str], others: &[&str]) {
     let mut random = Random(first.len() as u64);
     let mut large = None;
     for number in 0..MANY {

@@ -246,7 +246,7 @@ impl OperationSpec {
             Form::Int | Form::Number => format!("tonumber(ARGV[{}])", place + 1),
         });
         let values: Vec<String> = values.collect();
-        Some(format!("local {} = {} {program}", names.join(", "), values.join(", ")))
+        Some(format!("local {} = {}; {program}", names.join(", "), values.join(", ")))
     }
 
     /// Checks the arguments of a call of a program of the type `of`, whose numbers are floats.
@@ -361,14 +361,13 @@ impl Definition {
     /// built-in type, and codes of errors by which clients decide what they do next.
     pub fn check_new(&self) -> Result<(), ErrorReply> {
         let name = &self.name;
-        if name == "none" || crate::record::lock_modes().iter().any(|(kind, ..)| kind == name) {
+        let is_added = || crate::record::lock_modes().iter().any(|(kind, ..)| kind == name);
+        if name == "none" || crate::record::is_built_in_type(name) || is_added() {
             return Err(ErrorReply::err(format!("'{name}' is the name of a built-in type")));
         }
         let mut steps = self.operations.iter().flat_map(|operation| &operation.steps);
         let kept = steps.find_map(|step| match &step.role {
-            Role::Require(_, _, Otherwise::Error(code, _)) => {
-                is_kept_code(code).then_some(code)
-            }
+            Role::Require(_, _, Otherwise::Error(code, _)) => is_kept_code(code).then_some(code),
             _ => None,
         });
         match kept {

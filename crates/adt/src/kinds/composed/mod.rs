@@ -31,7 +31,7 @@ use crate::{
     ValueSource, record,
 };
 use call::Call;
-use definition::Definition;
+use definition::{Definition, STEPS_MAX};
 use parts::Parts;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -74,10 +74,15 @@ impl Value {
             false => Call::new(own.clone(), name.as_bytes(), call.arguments.clone()).ok(),
         };
         renewed.filter(|renewed| renewed.stands_for(call)).map(Cow::Owned).ok_or_else(|| {
-            let text = format!(
-                "the operation {name} is another one in version {} of {}: call again",
-                own.version, own.name
-            );
+            let (of, version) = (&own.name, own.version);
+            let text = match name.is_empty() {
+                true => {
+                    format!("the value has version {version} of {of}, which is later: call again")
+                }
+                false => format!(
+                    "the operation {name} is another one in version {version} of {of}: call again"
+                ),
+            };
             ErrorReply::new("TRYAGAIN", text)
         })
     }
@@ -160,6 +165,7 @@ impl Value {
         match self.parts_for(&call)? {
             // The parts of another version are a copy.
             Cow::Owned(_) if self.definition.is_some() => Ok(None),
+            _ if call.steps.len() > STEPS_MAX => Ok(None),
             parts => Ok(call.foretell(&parts, ctx)),
         }
     }
@@ -266,7 +272,9 @@ impl DataType for Value {
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
         let (x, y) = (&a.op.0, &b.op.0);
-        x.definition == y.definition
+        // The writes of a program are compared only if they are as few as the steps of an operation.
+        x.steps.len().max(y.steps.len()) <= STEPS_MAX
+            && x.definition == y.definition
             && (self.definition.is_none() || self.goes_by(x))
             && self.first_conflict((x, a.observed), (y, b.observed)).is_none()
     }

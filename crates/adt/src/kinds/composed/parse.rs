@@ -59,6 +59,8 @@ pub(super) struct Reading {
     operations: Vec<OperationSpec>,
     without: Vec<String>,
     open: Open,
+    /// Empty lines of a program since its last line that is not empty.
+    empty_lines: usize,
 }
 
 impl Default for Reading {
@@ -71,6 +73,7 @@ impl Default for Reading {
             operations: Vec::new(),
             without: Vec::new(),
             open: Open::Nothing,
+            empty_lines: 0,
         }
     }
 }
@@ -172,16 +175,22 @@ impl Reading {
         if let Some(of) = operation.parameters.iter().find(|of| RESERVED.contains(&&*of.name)) {
             return Err(format!("'{}' cannot name a parameter of a program", of.name).into());
         }
-        operation.writes = !operation.is_query;
-        match &mut operation.program {
-            None => operation.program = Some(line.to_owned()),
-            Some(program) => {
-                program.push('\n');
-                program.push_str(line);
-            }
+        if line.is_empty() {
+            // None is kept at the end.
+            self.empty_lines += 1;
+            return Ok(());
         }
-        self.canonical.push_str("\n| ");
+        if operation.program.is_none() && line.starts_with("#!") {
+            return Err("a program has no header: a query begins with 'query'".into());
+        }
+        operation.writes = !operation.is_query;
+        let before = std::mem::take(&mut self.empty_lines);
+        self.canonical.push_str(&"\n| ".repeat(before + 1));
         self.canonical.push_str(line);
+        let program = operation.program.get_or_insert_default();
+        let begins = program.is_empty();
+        program.push_str(&"\n".repeat(before + usize::from(!begins)));
+        program.push_str(line);
         Ok(())
     }
 
@@ -273,6 +282,7 @@ impl Reading {
 
     /// Ends the operation whose steps were read.
     fn close(&mut self) -> Result<(), Wrong> {
+        self.empty_lines = 0;
         match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Nothing => Ok(()),
             Open::Operation(OperationSpec { name, steps, program: None, .. })

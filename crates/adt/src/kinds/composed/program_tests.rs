@@ -43,10 +43,24 @@ fn a_definition_with_programs_reads_back_in_both_forms() {
     let [add, top, size] = definition.operations() else { panic!("three operations") };
     let source = add.source().expect("a program");
     assert_eq!(source.lines().count(), 4, "lines are those of the program: {source}");
-    assert!(source.starts_with("local who, points = ARGV[1], tonumber(ARGV[2]) local old"));
+    assert!(source.starts_with("local who, points = ARGV[1], tonumber(ARGV[2]); local old"));
     assert!(source.contains("\n  if points > old then\n    redis"), "it keeps its form: {source}");
     assert_eq!((add.writes, top.writes, size.writes), (true, false, false));
     assert_eq!(size.source(), None);
+}
+
+#[test]
+fn empty_lines_are_kept_between_lines_and_nowhere_else() {
+    let text =
+        b"type t\npart n counter\nop o\n|\n| local a = 1\n|\n|\n| return a\n|\n|\nop p\n| return 2";
+    let definition = Definition::parse(text, None).expect("a definition");
+    let programs: Vec<_> = definition.operations().iter().map(|one| one.source()).collect();
+    let wanted = ["\nlocal a = 1\n\n\nreturn a", "return 2"].map(|text| Some(text.to_owned()));
+    assert_eq!(programs, wanted);
+    let again = Definition::parse(definition.text(), None).expect("its own text");
+    assert_eq!(again.text(), definition.text());
+    let read = Definition::parse(definition.json().as_bytes(), None).expect("its JSON");
+    assert_eq!(read.text(), definition.text());
 }
 
 #[test]
@@ -60,6 +74,8 @@ fn programs_that_cannot_be_are_refused_each_with_its_error() {
         (format!("{part}op o\n| return \x07"), "control characters are not allowed"),
         (format!("{part}query o\ncounter.add n 1"), "a query only reads"),
         (format!("{part}query o"), "has no step"),
+        (format!("{part}op o\n|\n| "), "has no step"),
+        (format!("{part}op o\n| #!lua flags=no-writes\n| return 1"), "has no header"),
         (format!("{part}op o\n| {}", "x".repeat(9000)), "at most 8192 bytes"),
         (format!("{part}map m string\nexpired m a b\n| return 1"), "outside of an operation"),
     ] {
