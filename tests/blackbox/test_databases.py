@@ -299,3 +299,13 @@ def test_a_split_and_a_backup_take_all_databases_along(make_cluster, tmp_path):
                 assert keyspace(client) == {f"db{n}": (100, 0) for n in wanted}
     finally:
         server.kill()
+
+
+def test_texts_of_scripts_are_no_keys_that_expire(make_server):
+    client = make_server().start().client()
+    client.set("plain", 1)
+    client.set("timed", 1, ex=1000)
+    for number in range(5):
+        assert client.eval(f"return {number}", 0) == number
+    told = client.info("keyspace")["db0"]
+    assert (told["keys"], told["expires"]) == (2, 1)

@@ -19,7 +19,7 @@ from clusters import UP_S_MAX
 from harness import ROOT, Server, binary, free_port, page, until
 
 DEPLOY = ROOT / "deploy"
-GUIDE = ROOT / "docs/guide/operating.md"
+OPERATING = ROOT / "docs/operating"
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 USERS = '[[users]]\nname = "default"\npassword = "geheim"\nrules = ["on", "+@all", "~*", "&*"]\n'
 
@@ -432,8 +432,8 @@ def test_the_guide_names_metrics_and_commands_that_exist(make_server, make_clust
     metrics = page(port, "/metrics")[1] + page(of_cluster, "/metrics")[1]
     # A histogram has a name of its own, and its numbers have others.
     there = set(re.findall(r"^(?:# TYPE )?(\w+)", metrics, flags=re.MULTILINE))
-    guide = GUIDE.read_text()
-    texts = guide + (GUIDE.parent / "locks.md").read_text()
+    guide = "".join(page.read_text() for page in sorted(OPERATING.glob("*.md")))
+    texts = guide + (ROOT / "docs/locks/reference.md").read_text()
     named = set(re.findall(r"\b(?:claret|raft_engine)_\w+", texts))
     assert len(named) > 10 and named <= there, named - there
     actions = claret("cluster", "--help")

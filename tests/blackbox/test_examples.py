@@ -5,13 +5,16 @@ import re
 from harness import ROOT
 
 README = (ROOT / "README.md").read_text()
-LOCKS_GUIDE = (ROOT / "docs/guide/locks.md").read_text()
+LOCKS_GUIDE = "\n".join(
+    (ROOT / "docs/locks" / page).read_text()
+    for page in ("README.md", "recipes.md", "fast.md", "elections.md")
+)
 PIPELINES_GUIDE = (ROOT / "docs/guide/pipelines.md").read_text()
 PYTHON_GUIDE = (ROOT / "docs/guide/python.md").read_text()
 FIRST_HOUR = (ROOT / "docs/start/first-hour.md").read_text()
 STOCK_CLIENTS = (ROOT / "docs/howto/stock-clients.md").read_text()
 FROM_REDIS = (ROOT / "docs/howto/from-redis.md").read_text()
-TRANSACTIONS_GUIDE = (ROOT / "docs/guide/transactions.md").read_text()
+TRANSACTIONS_GUIDE = (ROOT / "docs/transactions/hot-data.md").read_text()
 
 
 def blocks(text):
@@ -67,7 +70,7 @@ def test_the_programs_for_hot_data(server):
     names = {"__name__": "guide"}
     for block in blocks(section(TRANSACTIONS_GUIDE, "Fast programs for hot data")):
         code = block.replace("6379", str(server.port))
-        exec(compile(code, "docs/guide/transactions.md", "exec"), names)
+        exec(compile(code, "docs/transactions/hot-data.md", "exec"), names)
     db = names["db"]
     assert (names["price"], names["views"]) == ("110", "1")
     assert (names["Counter"](db, "seats").get(), db.smembers("guests")) == (98, {"ann"})
@@ -77,7 +80,7 @@ def test_the_guide_for_locks(server):
     names = {"__name__": "guide", "days": ["2026-09-30"]}
     for block in filter(ends, blocks(LOCKS_GUIDE)):
         code = block.replace("6379", str(server.port))
-        exec(compile(code, "docs/guide/locks.md", "exec"), names)
+        exec(compile(code, "docs/locks", "exec"), names)
     db = names["db"]
     assert db.lrange("reports", 0, -1) == ["2026-09-30"]
     assert (db.get("report:newest"), db.get("{report}:count")) == ("2026-11-30", "3")
@@ -86,9 +89,9 @@ def test_the_guide_for_locks(server):
 
 
 def test_the_pages_for_those_who_come_from_elsewhere(server, capsys):
-    for page, said in (("redlock.md", "larger token"), ("etcd.md", "2026-11-30 5")):
+    for page, said in (("from-redlock.md", "larger token"), ("from-etcd.md", "2026-11-30 5")):
         names = {"__name__": "guide"}
-        for block in blocks((ROOT / "docs/guide" / page).read_text()):
+        for block in blocks((ROOT / "docs/howto" / page).read_text()):
             code = block.replace("6379", str(server.port))
             exec(compile(code, page, "exec"), names)
         assert said in capsys.readouterr().out

@@ -199,7 +199,7 @@ def test_latency_goes_with_each_metric_as_sql_says(paired, metric):
 
 def test_the_question_in_the_guide_has_the_answer_of_the_analyses(measured, monkeypatch):
     _, db = measured
-    guide = (ROOT / "docs/guide/synchrony.md").read_text()
+    guide = (ROOT / "docs/latency/probe-data.md").read_text()
     (question,) = re.findall(r"\n    (SELECT .*?);\n", guide, re.S)
     (file,) = db.execute("select min(file) from files").fetchone()
     monkeypatch.chdir(pathlib.Path(file).parents[1])

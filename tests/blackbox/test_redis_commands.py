@@ -8,7 +8,7 @@ import pytest
 import redis
 from harness import free_port, until
 
-GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "guide" / "differences.md"
+GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "redis-commands.md"
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import redis
-from harness import work_in_threads
+from harness import until, work_in_threads
 
 import claret
 from claret import Best, Counter, Log, Map, Members, Queue, Register, Scores, aio
@@ -392,6 +392,37 @@ def test_resolving_settles_a_request(store, server):
         client.execute_command("TXN", "COMMIT")
     assert store.execute_command("TXN", "RESOLVE", "nobody", 2) == 1
     assert store.get("a") == "1"
+
+
+def test_resolving_settles_what_another_shard_remembers(make_server):
+    """A MULTI, a command and a wait for a lock, under numbers that all shards may be asked about."""
+    server = make_server(shards=4, workers=2).start()
+    with server.client() as client, server.client(single_connection_client=True) as other:
+        for number in range(1, 13):
+            other.execute_command("CLIENT", "REQUEST", "who", number)
+            if number % 2:
+                assert other.incr(f"n{number}") == 1
+            else:
+                for words in ("MULTI", f"INCR n{number}", f"INCR m{number}"):
+                    other.execute_command(*words.split())
+                assert other.execute_command("EXEC") == [1, 1]
+            assert client.execute_command("TXN", "RESOLVE", "who", number) == 1
+        for number in range(13, 25):
+            lock = f"lock{number}"
+            token = client.execute_command("LOCK.TRY", lock, "LEASE", 60_000)
+            pool = other.connection_pool
+            connection = pool.get_connection()
+            connection.send_command("CLIENT", "REQUEST", "who", number)
+            connection.read_response()
+            connection.send_command("LOCK.ACQUIRE", lock, "LEASE", 60_000)
+            until(lambda lock=lock: client.execute_command("LOCK.WAITERS", lock))
+            assert client.execute_command("TXN", "RESOLVE", "who", number) == 0
+            client.execute_command("LOCK.RELEASE", lock, token)
+            with pytest.raises(redis.ResponseError, match="VOIDED"):
+                connection.read_response()
+            pool.release(connection)
+            assert not client.execute_command("LOCK.HOLDERS", lock)
+            assert client.execute_command("TXN", "RESOLVE", "who", number) == 0
 
 
 def test_an_outcome_that_is_forgotten_is_neither_denied_nor_repeated(store, server):

@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import pathlib
+import time
 import uuid
 
 import claret
@@ -192,6 +193,70 @@ def test_a_token_bucket_gives_what_its_rate_allows(db):
     assert float(call(db, "bucket.left api")) < 0.5
     assert call(db, "bucket.take fast 5 100 5") == 1 and call(db, "bucket.take fast 5 100 5") == 0
     until(lambda: call(db, "bucket.take fast 5 100 5") == 1, 5)
+
+
+def test_a_run_is_limited_and_keeps_its_server_awake(db):
+    text = """
+type long
+part n counter
+op many c:int
+  | for i = 1, c do redis.call('counter.add', 'n', 1) end
+query sum
+  return counter.get n
+"""
+    db.execute_command("TYPE.DEFINE", "long", text)
+    began = time.monotonic()
+    for count in (32, 33, 400, 1000):
+        call(db, "long.many l", count)
+    assert call(db, "long.sum l") == 1465
+    with pytest.raises(redis.ResponseError, match="at most 1000 commands"):
+        call(db, "long.many l", 1001)
+    assert call(db, "long.sum l") == 1465 and time.monotonic() - began < 10
+    call(db, "TYPE.DROP long")
+
+
+def test_an_expiry_is_the_same_whatever_way_a_run_takes(db):
+    text = """
+type board2
+part s hash
+op swap a b
+  | redis.call('hdel', 's', a)
+  | redis.call('hset', 's', b, 1)
+"""
+    db.execute_command("TYPE.DEFINE", "board2", text)
+    found = []
+    for way in ("alone", "pipelined", "txn"):
+        db.delete(way)
+        call(db, f"board2.swap {way} x a")
+        db.expire(way, 1000)
+        if way == "txn":
+            with db.client() as client:
+                client.execute_command("TXN", "BEGIN")
+                call(client, f"board2.swap {way} a b")
+                client.execute_command("TXN", "COMMIT")
+        elif way == "pipelined":
+            pipe = db.pipeline(transaction=False)
+            pipe.execute_command("board2.swap", way, "a", "b")
+            pipe.eval("return redis.call('ttl', KEYS[1])", 1, way)
+            assert pipe.execute()[1] == -1
+        else:
+            call(db, f"board2.swap {way} a b")
+        found.append(db.ttl(way))
+    assert found == [-1] * 3, "a value that was removed in between is a new one"
+    call(db, "TYPE.DROP board2")
+
+
+def test_handles_call_programs_and_queries(store):
+    board = claret.Type(BOARD)
+    board.define(store)
+    score = board(store, "handled")
+    assert score.add("ann", 5) == 1 and score.add("ann", 4) == 0
+    assert score.games() == 2 and score.top(1)[0] in ("ann", ["ann", 5.0])
+
+    def play(txn):
+        return board(txn, "handled").add("ben", 7)
+
+    assert store.run(play).value == 1 and score.games() == 3
 
 
 def test_a_migrated_program_takes_over_at_once(board):

@@ -57,6 +57,53 @@ def test_who_is_listed_as_waiting_can_be_released(make_server):
         pool.release(connection)
 
 
+def test_a_lock_that_is_granted_as_its_wait_is_ended_is_not_lost(make_server):
+    """CLIENT UNBLOCK and the grant race: the waiter gets the token, or the lock is free."""
+    server = make_server().start()
+    with server.client() as client, server.client() as other, server.client() as waiter:
+        number, ended = waiter.client_id(), []
+        for turn in range(80):
+            lock = f"lock{turn}"
+            token = client.execute_command("LOCK.TRY", lock, "LEASE", 60_000)
+            connection = waiter.connection_pool.get_connection()
+            connection.send_command("CLIENT", "ID")
+            number = connection.read_response()
+            connection.send_command("LOCK.ACQUIRE", lock, "LEASE", 60_000)
+            until(lambda lock=lock: client.execute_command("LOCK.WAITERS", lock))
+            release = threading.Thread(target=client.execute_command, args=("LOCK.RELEASE", lock, token))
+            release.start()
+            time.sleep(turn % 8 * 0.0001)
+            other.client_unblock(number)
+            if connection.read_response() is None:
+                ended.append(lock)
+            release.join()
+            waiter.connection_pool.release(connection)
+        assert not [lock for lock in ended if client.execute_command("LOCK.HOLDERS", lock)]
+
+
+@pytest.mark.parametrize(
+    "words", ["LOCK.ACQUIRE held", "ELECTION.OBSERVE held2", "BARRIER.WAIT meet 2", "LOCK.SECTION held EXISTS held"]
+)
+def test_every_wait_for_a_turn_is_ended_by_others(make_server, words):
+    server = make_server(shards=2).start()
+    with server.client() as client, server.client() as waiter:
+        client.execute_command("LOCK.TRY", "held", "LEASE", 60_000)
+        for how, reply in (("TIMEOUT", None), ("ERROR", "UNBLOCKED")):
+            connection = waiter.connection_pool.get_connection()
+            connection.send_command("CLIENT", "ID")
+            number = connection.read_response()
+            connection.send_command(*words.split())
+            until(lambda: waiting(client) == 1)
+            assert client.execute_command("CLIENT", "UNBLOCK", number, how) == 1
+            if reply is None:
+                assert connection.read_response() is None
+            else:
+                with pytest.raises(redis.ResponseError, match=reply):
+                    connection.read_response()
+            until(lambda: waiting(client) == 0)
+            waiter.connection_pool.release(connection)
+
+
 def test_who_waits_for_a_lock_goes_on_when_its_key_holds_something_else(make_server):
     server = make_server().start()
     with server.client() as client:

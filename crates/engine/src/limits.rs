@@ -474,6 +474,8 @@ pub const SCRIPTS_RUNNING_MAX: usize = 1_000;
 pub const SCRIPTS_COUNTED_MAX: usize = 200;
 /// Most scripts that a gateway keeps ready; those that it has read first are forgotten first.
 pub const SCRIPTS_KNOWN_MAX: usize = 10_000;
+/// Most commands of a run of an operation that is a program: each of them is compared with those of others.
+pub const PROGRAM_CALLS_MAX: usize = 1_000;
 /// Most programs of operations that a gateway or a shard keeps ready; then all are forgotten.
 pub const OPERATIONS_KNOWN_MAX: usize = 2_000;
 /// Most bytes of scripts that a gateway keeps ready.

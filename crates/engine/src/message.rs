@@ -268,6 +268,9 @@ pub enum Body {
         /// Description of the cycle.
         description: Blob,
     },
+    /// Ends the wait for a turn under this request's token, if the turn has not come: the request is answered
+    /// with nil. No answer of its own.
+    EndTurn,
     /// Ends the wait that was registered under this request's token. No answer, except for a wait
     /// whose value the shard takes by itself: [`Answer::Replies`], without replies or with the
     /// value that was taken by then.
@@ -379,6 +382,7 @@ impl Body {
             | Self::ProbeAck { .. }
             | Self::Block { .. }
             | Self::EndDeadlock { .. }
+            | Self::EndTurn
             | Self::Unblock
             | Self::EndStream { .. }
             | Self::Decide { commit: None, .. } => return None,
@@ -430,6 +434,7 @@ impl Body {
             | Self::Holders { .. }
             | Self::Waits { .. }
             | Self::EndDeadlock { .. }
+            | Self::EndTurn
             | Self::Unblock
             | Self::Scan { .. }
             | Self::Keys { .. }

@@ -5,7 +5,7 @@
 pub struct Now {
     /// Wall clock: microseconds since 1970. May jump forward. All shards and gateways of a process
     /// get the same time, which is later than every timestamp that an observer outside may know of:
-    /// see "Real time" in `docs/internals/transactions.md`.
+    /// see `docs/internals/transactions/timestamps.md`.
     pub wall_us: u64,
     /// Monotonic clock, in microseconds from any origin.
     pub mono_us: u64,

@@ -2,7 +2,7 @@
 //!
 //! A session that sends commands without waiting for replies, to several shards, does so in a
 //! *stream*. A stream's *units* (commands) are numbered in the order of their issue. A *group* is
-//! the units that a shard receives together. See `docs/internals/order.md` for the protocol.
+//! the units that a shard receives together. See `docs/internals/order/` for the protocol.
 
 pub mod bundles;
 

@@ -547,7 +547,7 @@ impl<C: EntryCodec> Replica<C> {
     /// Whether no acknowledgement of this replica is needed any more: a leader that has applied the
     /// log up to an entry (its index and term) reports that this machine does not belong to the
     /// group. This replica may be in a later term, if it has stood for election while it was cut
-    /// off; its promises in that term are kept. See `docs/internals/replication.md`.
+    /// off; its promises in that term are kept. See `docs/internals/replication/members.md`.
     pub fn is_dismissed(&self, (index, of): (u64, u64)) -> bool {
         let (last, last_term) = self.group.last();
         (of, index) >= (last_term, last)

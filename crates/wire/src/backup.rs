@@ -1,4 +1,4 @@
-//! Backup files as bytes, version 1. `docs/internals/formats.md` has the layout.
+//! Backup files as bytes, version 1. `docs/internals/formats/snapshots.md` has the layout.
 //!
 //! The file begins with [`beginning`]. Frames follow, each with its length and a CRC-32 (IEEE) of
 //! length and payload: a description of the backup, pieces of the snapshots of all shards (pieces

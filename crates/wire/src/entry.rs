@@ -1,4 +1,4 @@
-//! Log entries as bytes, version 1. `docs/internals/formats.md` has the layout.
+//! Log entries as bytes, version 1. `docs/internals/formats/log.md` has the layout.
 //!
 //! Operations are written as the words of a command that parses to the same operation, so that the
 //! format does not know the data types. The log computes the checksum, which covers an entry

@@ -1,5 +1,5 @@
-//! Messages between the machines of a cluster, as bytes, version 1. `docs/internals/formats.md` has
-//! the layout.
+//! Messages between the machines of a cluster, as bytes, version 1. `docs/internals/formats/messages.md`
+//! has the layout.
 //!
 //! Every parcel stands alone in a frame with its length and a CRC-32 (IEEE) of the payload. A
 //! connection begins with a [`Hello`] in each direction. Operations are encoded as in log entries,

@@ -1,4 +1,4 @@
-//! Snapshot parts as bytes, version 1. `docs/internals/formats.md` has the layout.
+//! Snapshot parts as bytes, version 1. `docs/internals/formats/snapshots.md` has the layout.
 //!
 //! Every part stands alone in a frame with its length and a CRC-32 (IEEE) of length and payload, so
 //! that a snapshot can be written, sent and checked in pieces of any size.

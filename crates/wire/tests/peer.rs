@@ -203,7 +203,7 @@ fn about_locks() -> Vec<Parcel> {
     ];
     let waits = Body::Waits { names: vec![Blob::from("ann"), Blob::from("ben")] };
     let end = Body::EndDeadlock { description: Blob::from("ann waits for x behind ben") };
-    let asks = [waiting, holders, waits];
+    let asks = [waiting, holders, waits, Body::EndTurn];
     let waiters = [wait, section, elects, observes, meets];
     let bodies = [Body::Apply(write), end].into_iter().chain(asks).chain(waiters);
     bodies.map(asked).chain(answers.map(answered)).collect()

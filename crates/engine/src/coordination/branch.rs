@@ -1,8 +1,8 @@
 //! Branches: each holds everything below one top-level name; one more holds the nodes that are at
 //! all shards of a tree. A request that a session sends ahead to several shards holds its branches
-//! until everything before it is closed ("Over several shards" in
-//! `docs/internals/coordination.md`). Branches rather than nodes decide which request waits for
-//! which, because a change of a node is visible in its parent, and in the quotas of all its
+//! until everything before it is closed (see
+//! `docs/internals/coordination/several-shards.md`). Branches rather than nodes decide which request
+//! waits for which, because a change of a node is visible in its parent, and in the quotas of all its
 //! ancestors.
 
 use super::ask::{Ask, OfSession};

@@ -4,8 +4,8 @@
 //! A node is placed by its top-level name: `/jobs/7` is at the shard of `/jobs`. The root is at
 //! every shard, each with its own children; shard 0 has its data. A session begins and ends at
 //! shard 0. It *joins* another shard there before it *enters* that shard, and all shards that it
-//! has joined know of its end before any client can see it: see "Over several shards" in
-//! `docs/internals/coordination.md`.
+//! has joined know of its end before any client can see it: see
+//! `docs/internals/coordination/several-shards.md`.
 
 use super::request::{Change, Read, Write};
 use super::tree::path;

@@ -161,9 +161,9 @@ pub enum Order {
     None,
     /// Each command is sent when the command before it is answered.
     Single,
-    /// `chain` of `docs/internals/order.md`: the published protocol, to compare with.
+    /// `chain` (`docs/internals/order/chain.md`): the published protocol, to compare with.
     Chain,
-    /// `constant` of `docs/internals/order.md`.
+    /// `constant` (`docs/internals/order/streams.md`).
     #[default]
     Constant,
 }

@@ -221,6 +221,11 @@ impl Mail {
         }
     }
 
+    /// Whether a shard may have carried a request out.
+    pub fn may_have_gone(&self, token: u64) -> bool {
+        self.leaders.as_ref().is_none_or(|leaders| leaders.went(token))
+    }
+
     /// Sends a message under a token, or holds it until the shard has a leader.
     #[inline]
     pub fn send(&mut self, shard: ShardId, token: u64, body: Body) {
@@ -292,8 +297,11 @@ impl Mail {
             .partition(|output| matches!(output, Output::Shard { shard: to, .. } if *to == shard));
         self.outputs = others;
         for output in unsent {
-            if let Output::Shard { request, .. } = output {
-                leaders.take_back(now, Self::token_of(request.token), request.body);
+            if let Output::Shard { request: Request { token, body, .. }, .. } = output {
+                // A message about a request is not the request itself, which has its token.
+                if !matches!(body, Body::EndDeadlock { .. } | Body::EndTurn | Body::Unblock) {
+                    leaders.take_back(now, Self::token_of(token), body);
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 //! All workers of a machine that is alone share a [`BundleOrder`]. A bundle has a part for each of its
 //! shards, and all parts enter the workers' inboxes at one moment. The order of these moments agrees with
 //! every inbox, with the order of every connection and with real time, so that shards need not tell each
-//! other anything about the order (`docs/internals/order.md`, "Inside one process"). That holds as long as
+//! other anything about the order (`docs/internals/order/bundles.md`). That holds as long as
 //! no part of a bundle waits at its shard. A shard at which one might wait is *disturbed*, and bundles do
 //! not go there.
 

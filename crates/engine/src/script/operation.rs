@@ -1,6 +1,7 @@
 //! Operations of composed types that are programs: scripts whose commands name parts of one value.
 
 use super::{Interpreter, Run, Script, ScriptInput, ScriptInputs, ScriptStep};
+use crate::limits::PROGRAM_CALLS_MAX;
 use adt::kinds::composed::definition::{Definition, is_kept_code};
 use adt::kinds::composed::step_words;
 use adt::{Blob, ErrorReply, Reply};
@@ -70,7 +71,7 @@ pub(super) fn begin(
 ) -> Box<dyn Run> {
     let run = interpreter.begin(&program.inner, inputs);
     let key = inputs.keys.first().cloned().unwrap_or_default();
-    Box::new(OperationRun { script: script.clone(), run, key, given: None })
+    Box::new(OperationRun { script: script.clone(), run, key, given: None, calls: 0 })
 }
 
 /// Run of an operation: its commands are made commands on the value.
@@ -82,18 +83,26 @@ struct OperationRun {
     key: Blob,
     /// The last error that a command has answered.
     given: Option<ErrorReply>,
+    /// Number of its commands.
+    calls: usize,
 }
 
 impl OperationRun {
-    /// The error with which the program ends. Codes on which clients act come from commands only.
-    fn checked(&self, error: ErrorReply) -> ErrorReply {
-        let is_given = self.given.as_ref().is_some_and(|given| given.code() == error.code());
-        if is_given || !is_kept_code(error.code()) {
-            return error;
+    /// Code of an error in a reply on which clients act, and that no command has answered.
+    fn made_up<'r>(&self, reply: &'r Reply) -> Option<&'r str> {
+        match reply {
+            Reply::Error(error) => {
+                let given = self.given.as_ref().is_some_and(|given| given.code() == error.code());
+                (!given && is_kept_code(error.code())).then(|| error.code())
+            }
+            Reply::Array(items) => items.iter().find_map(|item| self.made_up(item)),
+            _ => None,
         }
-        let text = format!("clients act on the code {}: a program cannot answer it", error.code());
-        ErrorReply::err(text)
     }
+}
+
+fn cannot_answer(code: &str) -> ErrorReply {
+    ErrorReply::err(format!("clients act on the code {code}: a program cannot answer it"))
 }
 
 impl Run for OperationRun {
@@ -102,6 +111,10 @@ impl Run for OperationRun {
             return ScriptStep::Failed(ErrorReply::err("the operation has no program"));
         };
         if let ScriptInput::Reply(Reply::Error(error)) = &input {
+            if error.code() == "TRYAGAIN" {
+                // The value has a later definition: nothing of this program is to take effect.
+                return ScriptStep::Failed(error.clone());
+            }
             self.given = Some(error.clone());
         }
         loop {
@@ -111,15 +124,28 @@ impl Run for OperationRun {
                     if args.len() == 1 && args.is(0, "TIME") {
                         return ScriptStep::Call(words, used);
                     }
+                    self.calls += 1;
+                    if self.calls > PROGRAM_CALLS_MAX {
+                        let text =
+                            format!("an operation makes at most {PROGRAM_CALLS_MAX} commands");
+                        return ScriptStep::Failed(ErrorReply::err(text));
+                    }
                     let words = step_words(&program.definition, &self.key, &args);
                     return ScriptStep::Call(words, used);
                 }
                 // Who may call the operation may do what it does.
                 ScriptStep::MayRun(_) => input = ScriptInput::MayRun(true),
-                ScriptStep::Done(Reply::Error(error)) => {
-                    return ScriptStep::Done(Reply::Error(self.checked(error)));
+                ScriptStep::Done(reply) => {
+                    return match self.made_up(&reply) {
+                        Some(code) => ScriptStep::Failed(cannot_answer(code)),
+                        None => ScriptStep::Done(reply),
+                    };
                 }
-                ScriptStep::Failed(error) => return ScriptStep::Failed(self.checked(error)),
+                ScriptStep::Failed(error)
+                    if self.made_up(&Reply::Error(error.clone())).is_some() =>
+                {
+                    return ScriptStep::Failed(cannot_answer(error.code()));
+                }
                 step => return step,
             }
         }

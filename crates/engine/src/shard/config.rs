@@ -29,8 +29,8 @@ pub struct ShardConfig {
     pub tags: TagRules,
 }
 
-/// Rules of the order of pipelines over several shards (`docs/internals/order.md`), to be broken one at a
-/// time: the simulator shows by that what each rule is needed for, and that it would notice.
+/// Rules of the order of pipelines over several shards (`docs/internals/order/checks.md`), to be broken
+/// one at a time: the simulator shows by that what each rule is needed for, and that it would notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A clock goes up to the places that it has given.

@@ -3,7 +3,7 @@
 //!
 //! `handle` takes a request, `end_turn` closes what the turn has collected into one log entry,
 //! `committed` tells that an entry is durable, and answers are polled. Records change only in
-//! [`State::apply`], only from committed entries. See `docs/internals/transactions.md` for the protocol.
+//! [`State::apply`], only from committed entries. See `docs/internals/transactions/` for the protocol.
 
 pub(crate) mod ahead;
 mod apply;
@@ -265,6 +265,10 @@ impl Desk {
             Body::EndDeadlock { ref description } => {
                 let sender = (request.gateway, request.token);
                 self.waits.turns.end_deadlock(&mut self.core, now, sender, description);
+            }
+            Body::EndTurn => {
+                let sender = (request.gateway, request.token);
+                self.waits.end_turn(&mut self.core, now, sender);
             }
             Body::Flush { database } => {
                 let kind = RecipientKind::Flushed;

@@ -52,7 +52,7 @@ impl Reads<'_> {
         core.reply(&request, reply);
     }
 
-    /// Answers reads at one instant. See "Reads without locks" in `docs/internals/transactions.md`.
+    /// Answers reads at one instant. See `docs/internals/transactions/reads.md`.
     pub fn read_at_once(self, now: Now, request: Request) {
         let Body::Snapshot { ref ops, at, fenced, dated, as_of } = request.body else { return };
         if !dated {
@@ -286,6 +286,7 @@ impl ShardCore {
             | Body::Block { .. }
             | Body::Await { .. }
             | Body::EndDeadlock { .. }
+            | Body::EndTurn
             | Body::Unblock
             | Body::Flush { .. }
             | Body::Resolve(_)

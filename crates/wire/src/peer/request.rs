@@ -54,6 +54,7 @@ const REMEMBER: u8 = 32;
 const IN_DATABASE: u8 = 33;
 const FLUSH_DATABASE: u8 = 34;
 const RUN: u8 = 35;
+const END_TURN: u8 = 36;
 /// Bytes of a run without a text and words.
 const RUN_BYTES_MIN: usize = 22;
 
@@ -97,6 +98,7 @@ fn kind(body: &Body) -> u8 {
         Body::Holders { .. } => HOLDERS,
         Body::Waits { .. } => WAITS,
         Body::EndDeadlock { .. } => END_DEADLOCK,
+        Body::EndTurn => END_TURN,
         Body::EndStream { .. } => END_STREAM,
     }
 }
@@ -187,7 +189,11 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
             put_u64(*count as u64, out);
         }
         Body::Flush { database } => out.extend(*database),
-        Body::Unblock | Body::Count { .. } | Body::RandomKey { .. } | Body::Stats => {}
+        Body::Unblock
+        | Body::EndTurn
+        | Body::Count { .. }
+        | Body::RandomKey { .. }
+        | Body::Stats => {}
     }
 }
 
@@ -283,6 +289,7 @@ fn read_body_of_keys(kind: u8, database: u8, reader: &mut Reader<'_>) -> Result<
         UNBLOCK => Body::Unblock,
         WAITS => Body::Waits { names: read_names(reader)? },
         END_DEADLOCK => Body::EndDeadlock { description: reader.word()?.into() },
+        END_TURN => Body::EndTurn,
         WAITING => Body::Waiting { key: reader.word()?.into() },
         HOLDERS => Body::Holders { key: reader.word()?.into() },
         SCAN => {

@@ -125,7 +125,9 @@ impl Gathers {
         };
         let error = replies.iter().find(|reply| reply.is_error()).cloned();
         let reply = match combine {
+            Combine::Resolved if count() > 0 => Reply::Int(1),
             _ if error.is_some() => error.unwrap_or(Reply::Nil),
+            Combine::Resolved => Reply::Int(0),
             Combine::Sum => Reply::Int(count()),
             Combine::Ok => Reply::Ok,
             Combine::Known(reply) => reply,

@@ -89,6 +89,8 @@ pub(in crate::gateway) enum Combine {
     Clients,
     /// `TXN HOLDERS`.
     Holders,
+    /// `TXN RESOLVE`: 1 if the request took effect at one of the shards.
+    Resolved,
     /// `CLIENT KILL` in its old form.
     KilledOne,
     /// `CLIENT UNBLOCK`: 1 if the client was waiting.

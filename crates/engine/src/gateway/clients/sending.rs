@@ -126,20 +126,6 @@ impl Sessions {
         }
     }
 
-    /// Sends a request of a session that is no operation.
-    pub fn ask(
-        &mut self,
-        core: &mut Core,
-        id: SessionId,
-        shard: ShardId,
-        pending: Pending,
-        body: Body,
-    ) {
-        if let Some(session) = self.get_mut(id.0) {
-            session.pipeline.ask(core, shard, pending, body);
-        }
-    }
-
     /// Takes the answer to commands that were sent as one request.
     pub fn batch_answered(
         &mut self,

@@ -301,6 +301,12 @@ pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
     position(name).map(|i| table().all[i])
 }
 
+/// Name of a command that is there twice, because a data type has taken that of another command.
+pub fn taken_twice() -> Option<&'static str> {
+    let twice = all().windows(2).find(|pair| pair[0].name == pair[1].name);
+    twice.map(|pair| pair[0].name)
+}
+
 /// Whether a command publishes a message.
 pub(in crate::gateway) fn publishes(name: &str) -> bool {
     matches!(name, "publish" | "spublish")

@@ -2,7 +2,7 @@
 //!
 //! Commands are *gathered* while the present input is processed, and dispatched together. Commands on one
 //! shard, if the session has no other open request, are sent as they are: shards keep the order of arrival.
-//! Commands on several shards become a stream: see `docs/internals/order.md`. If a part of a stream has
+//! Commands on several shards become a stream: see `docs/internals/order/`. If a part of a stream has
 //! failed, it has had no effect and never will, and neither has any part after it. All of these are
 //! dispatched once more.
 //!

@@ -250,6 +250,7 @@ fn destination(core: &Core, here: ShardId, body: &Body) -> Destination {
         | Body::Block { .. }
         | Body::Waits { .. }
         | Body::EndDeadlock { .. }
+        | Body::EndTurn
         | Body::Unblock
         | Body::Scan { .. }
         | Body::RandomKey { .. }

@@ -2,7 +2,7 @@
 //!
 //! Every shard reports in which interval its values were valid together. If one instant lies in all
 //! intervals, the values are a snapshot at that instant. Otherwise the shards whose values ended too early
-//! are read again, later. See "Reads without locks" in `docs/internals/transactions.md`.
+//! are read again, later. See `docs/internals/transactions/reads.md`.
 
 use crate::gateway::core::Core;
 use crate::gateway::mail::{Mail, Pending};

@@ -173,6 +173,10 @@ impl Parts {
     fn script_ended(&mut self, program: Option<Program>, reply: Reply) {
         let Some(program) = program else { return };
         self.core.scripts.ran(&program, true);
+        if matches!(&reply, Reply::Error(error) if error.code() == "TRYAGAIN") {
+            // Perhaps an operation by a definition that has changed since.
+            self.core.types.forget();
+        }
         let reply = program.form.reply(std::iter::once(reply));
         self.finish(program.target, reply);
     }

@@ -103,11 +103,44 @@ fn a_wait_for_a_lock_is_ended_by_others() {
         assert!(story.gateway.parts.unblock(client as u64, how == " ERROR"), "{how}");
         story.gateway.settle();
         let (sent, replies) = story.out();
-        assert!(matches!(&sent[..], [(ShardId(1), under, Body::Unblock)] if *under == token));
-        assert_eq!(replies.iter().map(code).collect::<Vec<_>>(), [reply], "{how}");
+        assert!(matches!(&sent[..], [(ShardId(1), under, Body::EndTurn)] if *under == token));
+        assert!(
+            replies.is_empty(),
+            "only the shard knows whether the lock was granted: {replies:?}"
+        );
+        story.answer(token, Answer::Replies([Reply::Nil].into_iter().collect()));
+        assert_eq!(story.replies().iter().map(code).collect::<Vec<_>>(), [reply], "{how}");
         assert!(!story.gateway.parts.unblock(client as u64, false), "it waits for nothing");
         story.gateway.close(story.now, other);
     }
+}
+
+#[test]
+fn a_lock_that_is_granted_while_its_wait_is_ended_is_the_reply() {
+    let mut story = Story::with_locks();
+    story.says("CLIENT ID");
+    let Reply::Int(client) = story.replies()[0] else { panic!("a number") };
+    story.says("LOCK.ACQUIRE a");
+    let (token, _) = story.asked();
+    assert!(story.gateway.parts.unblock(client as u64, true));
+    story.gateway.settle();
+    assert!(matches!(&story.sent()[..], [(_, _, Body::EndTurn)]));
+    story.answer(token, done(&[7]));
+    assert_eq!(story.replies(), [Reply::Int(7)]);
+
+    // The leader may be lost with the message: the next one ends the wait.
+    story.says("CLIENT REQUEST ann 1");
+    story.says("LOCK.ACQUIRE a");
+    story.out();
+    assert!(story.gateway.parts.unblock(client as u64, true));
+    story.gateway.settle();
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(1)));
+    story.leads(2);
+    let sent = story.sent();
+    let again = sent.iter().rev().find(|(_, _, body)| matches!(body, Body::Await { .. }));
+    let Some((_, token, Body::Await { timeout_ms: 1, .. })) = again else { panic!("{sent:?}") };
+    story.answer(*token, Answer::Replies([Reply::Nil].into_iter().collect()));
+    assert_eq!(story.replies().iter().map(code).collect::<Vec<_>>(), ["UNBLOCKED"]);
 }
 
 #[test]

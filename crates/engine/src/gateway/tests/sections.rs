@@ -109,13 +109,20 @@ fn what_cannot_be_a_section_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_section_is_not_unblocked_for_it_may_be_carried_out_already() {
+fn a_section_is_unblocked_unless_it_is_carried_out_already() {
     let mut story = Story::new();
     story.says("CLIENT ID");
     let Reply::Int(client) = story.replies()[0] else { panic!("a number") };
     story.says("LOCK.SECTION a GET a");
     let (token, ..) = waiting(&mut story);
-    assert!(!story.gateway.parts.unblock(client as u64, true));
+    assert!(story.gateway.parts.unblock(client as u64, true));
+    story.gateway.settle();
+    assert!(matches!(&story.sent()[..], [(_, under, Body::EndTurn)] if *under == token));
+    assert!(story.replies().is_empty());
+    story.answer(token, Answer::Replies([Reply::Nil].into_iter().collect()));
+    assert_eq!(story.replies().iter().map(code).collect::<Vec<_>>(), ["UNBLOCKED"]);
+    story.says("LOCK.SECTION a GET a");
+    let (token, ..) = waiting(&mut story);
     story.gateway.close(story.now, story.client);
     let sent = story.sent();
     assert!(matches!(&sent[..], [(_, under, Body::Unblock)] if *under == token));

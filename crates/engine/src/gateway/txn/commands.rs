@@ -19,7 +19,6 @@ use crate::gateway::clients::session_commands::publishes;
 use crate::gateway::clients::session_commands::runs_script;
 use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
-use crate::gateway::mail::Pending;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::databases::Reach;
 use crate::gateway::routing::route::{unusable_key, unusable_key_of};
@@ -51,6 +50,10 @@ fn barred(spec: &CommandSpec) -> Option<ErrorReply> {
 fn only_reads(spec: &CommandSpec, step: &ProgramStep) -> Result<(), ErrorReply> {
     match step {
         ProgramStep::Ops(ops, _) if ops.iter().all(|(_, op)| !op.is_write()) => Ok(()),
+        ProgramStep::Script(_) => {
+            let text = "scripts and programs of types cannot run in a READONLY transaction";
+            Err(ErrorReply::err(text))
+        }
         _ => {
             let text = format!("'{}' can write, and this transaction is READONLY", spec.name);
             Err(ErrorReply::err(text))
@@ -96,14 +99,10 @@ fn holders(core: &Core, session: &Session, args: &Args<'_>) -> CommandEffect {
     inquiry.and_gateways(Question::Transactions).into()
 }
 
-/// `TXN RESOLVE name number`: 1 if the transaction that was begun under this request number
-/// took effect; otherwise 0, and it never will.
-fn resolve(
-    core: &mut Core,
-    sessions: &mut Sessions,
-    id: SessionId,
-    args: &Args<'_>,
-) -> CommandEffect {
+/// `TXN RESOLVE name number`: 1 if what was sent under this request number took effect; otherwise 0, and it
+/// never will. Which shard remembers it depends on the request, so all are asked, and none carries it out
+/// later.
+fn resolve(core: &Core, sessions: &Sessions, id: SessionId, args: &Args<'_>) -> CommandEffect {
     if args.len() != 4 {
         return ErrorReply::err("TXN RESOLVE takes a name and a number").into();
     }
@@ -114,11 +113,8 @@ fn resolve(
     if !sessions.is_idle(id) {
         return CommandEffect::Hold;
     }
-    let target = sessions.place(id, None);
-    let shard = core.mail.shard_of(&core.client_key(&request));
-    let pending = Pending::single(target, None);
-    sessions.ask(core, target.session, shard, pending, Body::Resolve(request));
-    CommandEffect::Silent
+    let body = || Body::Resolve(request.clone());
+    Inquiry::of_all_shards(core, Combine::Resolved, body).into()
 }
 
 impl Transactions {

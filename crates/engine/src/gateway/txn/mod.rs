@@ -3,7 +3,7 @@
 //! A transaction is a *program* (its steps are known when it begins: `EXEC`, a command on several
 //! shards, a compound command) or *interactive* (its steps come one by one). Early accesses go out
 //! as locks; at the end everything deferred is prepared on all participants and
-//! decided. See `docs/internals/transactions.md`.
+//! decided. See `docs/internals/transactions/`.
 //!
 //! Which reads are mostly followed by a write is learned in [`transaction::intents`].
 //!

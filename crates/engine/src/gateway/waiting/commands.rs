@@ -67,9 +67,7 @@ impl Parts {
             Some(BlockedBy::Near(visit)) => self.near_locks.unblock(core, visit, error),
             Some(BlockedBy::Turn(turn)) => {
                 let effect = self.turns.unblock(core, turn, error);
-                let ended = effect.is_some();
                 self.wait_goes_on(effect);
-                return ended;
             }
             Some(BlockedBy::Command(job)) => {
                 let effect = self.blocked.unblock(core, job, error);

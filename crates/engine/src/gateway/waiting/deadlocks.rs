@@ -7,7 +7,7 @@
 //! more: a wait that is the same as before, behind the same holder, was there all the time, since no
 //! waiter overtakes another. If all waits are the same, they were there together. Then the gateway
 //! tells the lock's shard to refuse the client, which the shard does if the client still waits. See
-//! "Locks" in `docs/internals/coordination.md`.
+//! `docs/internals/coordination/deadlocks.md`.
 
 use crate::deadlock::{self as cycles, LockWait};
 use crate::gateway::core::Core;

@@ -32,6 +32,8 @@ struct AwaitedTurn {
     section: Option<Box<Finish>>,
     /// The session is to be refused if it waits in a deadlock cycle.
     suspect: Option<Box<Suspect>>,
+    /// `CLIENT UNBLOCK` was to end the wait, with an error or with nil.
+    unblocked: Option<bool>,
 }
 
 /// Turns that sessions of this gateway wait for, and the searches for deadlock cycles among them.
@@ -56,8 +58,8 @@ fn ticket(core: &mut Core, request: Option<&RequestId>) -> Blob {
 }
 
 /// Reply to a session whose wait `CLIENT UNBLOCK ... ERROR` has ended.
-pub(super) fn unblocked() -> Reply {
-    ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK").into()
+pub(super) fn unblocked_error() -> ErrorReply {
+    ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK")
 }
 
 impl Turns {
@@ -96,7 +98,9 @@ impl Turns {
         let shard = core.mail.shard_of(&apply.ops[0].0);
         let since_us = core.now.mono_us;
         let suspect = apply.ops.first().and_then(|(lock, op)| Suspect::of(lock, op));
-        let turn = AwaitedTurn { target, shard, token: 0, since_us, timeout_ms, section, suspect };
+        let (token, unblocked) = (0, None);
+        let turn =
+            AwaitedTurn { target, shard, token, since_us, timeout_ms, section, suspect, unblocked };
         let job = self.turns.insert(turn);
         let body = Body::Await { apply, timeout_ms };
         let token = core.mail.ask(shard, Pending::Turn { job }, body);
@@ -112,8 +116,11 @@ impl Turns {
 
     /// Takes the shard's answer, which is the reply to the session.
     pub fn answered(&mut self, core: &mut Core, job: u64, answer: Answer) -> Option<WaitEffect> {
-        let AwaitedTurn { target, section, .. } = self.end(core, job)?;
+        let AwaitedTurn { target, section, unblocked, .. } = self.end(core, job)?;
         let replies = match answer {
+            Answer::Replies(replies) if unblocked == Some(true) && replies[..] == [Reply::Nil] => {
+                smallvec![unblocked_error().into()]
+            }
             Answer::Replies(replies) | Answer::Repeated(replies) => replies,
             other => {
                 core.finish(target, unexpected(&other));
@@ -152,7 +159,14 @@ impl Turns {
 
     /// Rest of a turn's time-out in milliseconds, for asking the next leader; none without a time-out.
     pub fn left_ms(&self, core: &Core, job: u64) -> Option<u64> {
-        let turn = self.turns.get(job).filter(|turn| turn.timeout_ms > 0)?;
+        let turn = self.turns.get(job)?;
+        if turn.unblocked.is_some() {
+            // The next leader is to end the wait, unless the turn comes at once.
+            return Some(1);
+        }
+        if turn.timeout_ms == 0 {
+            return None;
+        }
         let waited_ms = core.now.mono_us.saturating_sub(turn.since_us) / 1000;
         // Zero would mean no time-out.
         Some(turn.timeout_ms.saturating_sub(waited_ms).max(1))
@@ -165,15 +179,19 @@ impl Turns {
         Some(turn.target)
     }
 
-    /// Ends a wait by `CLIENT UNBLOCK`. A section goes on, since the shard may have carried it out already
-    /// and cannot take that back.
+    /// Ends a wait by `CLIENT UNBLOCK`. Only the shard knows whether the turn has come: it answers the
+    /// session, unless the request was never sent to it.
     pub fn unblock(&mut self, core: &mut Core, job: u64, error: bool) -> Option<WaitEffect> {
-        if self.turns.get(job).is_some_and(|turn| turn.section.is_some()) {
+        let turn = self.turns.get_mut(job)?;
+        turn.unblocked = Some(error);
+        let (shard, token) = (turn.shard, turn.token);
+        if core.mail.may_have_gone(token) {
+            // If its leader is lost, the next one is asked to end the wait at once.
+            core.mail.add(shard, token, Body::EndTurn);
             return None;
         }
-        let target = self.give_up(core, job)?;
-        core.finish(target, if error { unblocked() } else { Reply::Nil });
-        Some(WaitEffect::Ended(target.session))
+        core.mail.forget(token);
+        self.answered(core, job, Answer::Replies(smallvec![Reply::Nil]))
     }
 
     /// Sets the timer for the next search of a deadlock cycle that a session may wait in.

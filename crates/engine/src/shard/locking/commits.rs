@@ -1,7 +1,7 @@
 //! Fate of transactions and of requests: decisions, replies of executed transactions, inquiries.
 //!
 //! For transactions over several shards whose coordinator is silent see "When a coordinator is gone" in
-//! `docs/internals/transactions.md`.
+//! `docs/internals/replication/transactions.md`.
 
 use super::claims::claims_of;
 use super::manager::{LockManager, OpenTxn};

@@ -88,8 +88,8 @@ pub(in crate::shard) struct LockManager {
     pub(super) probing: BTreeMap<TxnId, Vec<TxnId>>,
     /// Groups of pipelines for which such word has come, and about which transaction.
     probed: Vec<(TxnId, TxnId)>,
-    /// Prepared transactions that may have been decided without any sign of it here. See "Real time between
-    /// transactions that are prepared together" in `docs/internals/transactions.md`.
+    /// Prepared transactions that may have been decided without any sign of it here. See "Transactions
+    /// that are prepared together" in `docs/internals/transactions/timestamps.md`.
     pub(super) doubtful: BTreeSet<TxnId>,
     pub(super) waiters: BTreeMap<WaiterId, Box<LockWaiter>>,
     pub(super) ages: BTreeSet<Place>,

@@ -198,6 +198,7 @@ impl Desk {
             | Body::Holders { .. }
             | Body::Waits { .. }
             | Body::EndDeadlock { .. }
+            | Body::EndTurn
             | Body::Unblock
             | Body::Scan { .. }
             | Body::Keys { .. }

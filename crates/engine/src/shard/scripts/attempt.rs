@@ -69,6 +69,8 @@ pub(super) struct Attempt<'s> {
     bytes: usize,
     /// Whether the script is an operation of a composed type, whose commands are on its parts.
     of_type: bool,
+    /// Whether a record was removed by the run: its expiry is gone, also if the run has made it anew.
+    emptied: bool,
 }
 
 impl<'s> Attempt<'s> {
@@ -101,6 +103,7 @@ impl<'s> Attempt<'s> {
             calls,
             bytes,
             of_type: false,
+            emptied: false,
         }
     }
 
@@ -157,6 +160,7 @@ impl<'s> Attempt<'s> {
     fn done(mut self, reply: Reply) -> Ended {
         if self.ops.len() > 1
             && self.of_type
+            && !self.emptied
             && let Some(joined) = joined(self.ops.iter().map(|(_, op)| op))
         {
             // The text of the definition is in the log once.
@@ -259,7 +263,9 @@ impl<'s> Attempt<'s> {
             Some(copy) => (copy, false),
             None => (self.copy(at)?, true),
         };
+        let was_there = copy.is_some();
         let reply = record::apply(&mut copy, &op, &self.ctx);
+        self.emptied |= was_there && copy.is_none();
         // An error has changed nothing: it needs no place in the log, and no copy unless that is a dear one.
         if !(reply.is_error() && is_new && copy.as_ref().is_none_or(record::costs_little)) {
             self.touched[at].copy = Some(copy);

@@ -103,7 +103,7 @@ impl Fates {
 
     /// Notes that a transaction that was not prepared here never will be. Forgotten after [`VOID_US`] of this
     /// replica's monotonic time: what was sent before it was known arrives within that or not at
-    /// all (see "When a coordinator is gone" in `docs/internals/replication.md`).
+    /// all (see "When a coordinator is gone" in `docs/internals/replication/transactions.md`).
     pub fn void(&mut self, txn: TxnId, mono_us: u64) {
         if self.voids.insert(txn) {
             self.voids_by_time.push_back((mono_us, txn));

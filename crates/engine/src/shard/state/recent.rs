@@ -2,8 +2,8 @@
 //!
 //! A gateway that has read several shards of different machines asks itself whether all values were
 //! there at one instant. The clocks of machines cannot tell; durations can: a value that had not
-//! changed for as long as the question took was there when the question was sent. See "Reads
-//! without locks" in `docs/internals/transactions.md`.
+//! changed for as long as the question took was there when the question was sent. See
+//! "Reads over several shards" in `docs/internals/replication/transactions.md`.
 
 use crate::ids::KeyedOp;
 use adt::Blob;

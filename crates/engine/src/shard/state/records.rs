@@ -112,7 +112,7 @@ impl Records {
 
     /// Number of keys with an expiry.
     pub fn expiring(&self) -> usize {
-        self.expirations.len()
+        self.expirations.len() - self.tally.own_expiring()
     }
 
     /// Fails if a guard does not hold, with an error where its read is impossible.

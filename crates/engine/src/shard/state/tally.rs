@@ -65,6 +65,11 @@ impl Tally {
         self.keys[0]
     }
 
+    /// Number of records of the store's own that expire, such as the texts of scripts.
+    pub fn own_expiring(&self) -> usize {
+        self.expiring[0]
+    }
+
     /// Numbers of the databases other than 0 that have records, with those of the records and of those that
     /// expire.
     pub fn databases(&self) -> impl Iterator<Item = (u8, u64, u64)> {

@@ -1,7 +1,7 @@
 //! Pipelines over several shards at a shard's leader: groups come in, get proposals, places and an end.
 //!
-//! See `docs/internals/order.md`. Every change marks its stream in the [`Agenda`], and `Desk::advance_next`
-//! proceeds with marked streams.
+//! See `docs/internals/order/streams.md`. Every change marks its stream in the [`Agenda`], and
+//! `Desk::advance_next` proceeds with marked streams.
 
 use super::agenda::Agenda;
 use super::chain::Chains;

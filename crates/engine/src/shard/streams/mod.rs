@@ -1,4 +1,4 @@
-//! Pipelines over several shards at one of their shards (`docs/internals/order.md`).
+//! Pipelines over several shards at one of their shards (`docs/internals/order/streams.md`).
 //!
 //! [`KeptStreams`] is the replicated memory of them, a part of the state. [`Streams`] is a leader's
 //! knowledge beyond the log; its fields are parts with state of their own: messages and dirty streams

@@ -4,8 +4,8 @@
 //! snapshot. A shard that stands still holds writes back, refuses parts of transactions over several
 //! shards, which are tried again, and waits until nothing is prepared or on its way to the log; reads
 //! go on. The gateway that makes the cut releases the shards when all have said that they stand still,
-//! and each says then whether it did so all the time, in the same lead. See "A cut through all shards" in
-//! `docs/internals/replication.md`.
+//! and each says then whether it did so all the time, in the same lead. See
+//! `docs/internals/replication/backups.md`.
 //!
 //! Nothing of it is in the log. If the gateway that makes the cut is lost, a shard goes on by itself.
 

@@ -4,8 +4,8 @@
 //! of its state and begins the new shard with them. No transaction may be prepared on them then, so
 //! that none is in two halves: the leader lets no more begin there, waits until those
 //! that have begun are decided, and then lets the split be the last thing in the log of its lead. So
-//! to its clients a split looks like a change of leaders. See "Splitting a shard" in
-//! `docs/internals/replication.md`.
+//! to its clients a split looks like a change of leaders. See
+//! `docs/internals/replication/splits.md`.
 
 use crate::cluster::map::Range;
 use crate::entry::LogRecord;
@@ -54,6 +54,7 @@ fn concerns(body: &Body, tags: &TagRules, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::Block { .. }
         | Body::Waits { .. }
         | Body::EndDeadlock { .. }
+        | Body::EndTurn
         | Body::Unblock
         | Body::Scan { .. }
         | Body::Keys { .. }

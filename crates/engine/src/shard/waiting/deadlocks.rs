@@ -85,6 +85,19 @@ impl TurnQueues {
             self.end_with(core, now, number, error.into());
         }
     }
+
+    /// Ends a wait by `CLIENT UNBLOCK`, unless its turn has come meanwhile.
+    pub fn end_turn(
+        &mut self,
+        core: &mut ShardCore,
+        now: Now,
+        (gateway, token): (GatewayId, Token),
+    ) {
+        match self.waiting_as(gateway, token) {
+            Some(number) => self.end_with(core, now, number, Reply::Nil),
+            None => self.ends_when_back(gateway, token),
+        }
+    }
 }
 
 fn deadlock(text: String) -> ErrorReply {

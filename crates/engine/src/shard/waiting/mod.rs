@@ -2,8 +2,8 @@
 //!
 //! Each kind of wait is a part of [`Waits`]. As a [`WaitingRoom`] it says what bounds it, and what becomes
 //! of its requests when a machine is gone and when the lead ends. So do other parts of the shard in which
-//! requests wait: [`Desk::each_room`] has them all. (`docs/internals/life-of-a-request.md` has a table of
-//! all waits.)
+//! requests wait: [`Desk::each_room`] has them all. (`docs/internals/where-requests-wait.md` has a table
+//! of all waits.)
 //!
 //! [`Desk::each_room`]: crate::shard::Desk::each_room
 
@@ -72,5 +72,11 @@ impl Waits {
         self.turns.give_up(core, now, gateway, token);
         self.observers.end((gateway, token));
         self.blocked.leave(core, now, (gateway, token));
+    }
+
+    /// Ends the wait for a turn, or of an observer, with nil as its answer, unless it was answered by then.
+    pub fn end_turn(&mut self, core: &mut ShardCore, now: Now, sender: (GatewayId, Token)) {
+        self.turns.end_turn(core, now, sender);
+        self.observers.end_in_vain(core, sender);
     }
 }

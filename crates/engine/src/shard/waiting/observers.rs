@@ -104,6 +104,13 @@ impl Observers {
         }
     }
 
+    /// Ends an observation with nil as its answer, if there is one.
+    pub fn end_in_vain(&mut self, core: &mut ShardCore, id: ObserverId) {
+        if self.all.contains_key(&id) {
+            self.end_with(core, id, Reply::Nil);
+        }
+    }
+
     fn end_with(&mut self, core: &mut ShardCore, id: ObserverId, reply: Reply) {
         self.end(id);
         core.answer(id.0, id.1, Answer::Replies(SmallVec::from_iter([reply])));

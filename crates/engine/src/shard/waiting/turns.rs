@@ -4,8 +4,8 @@
 //! again if its reply is nil: nothing rests on the leader's predictions. They save a round, though: behind
 //! a release in the log comes the operation of the successor, in the same entry, so that the hand-over of a
 //! lock costs one write and one message to the new holder. To wait costs no messages. A *section* is a turn
-//! that brings the operations to carry out under the lock. See "Locks" in
-//! `docs/internals/coordination.md`.
+//! that brings the operations to carry out under the lock. See
+//! `docs/internals/coordination/locks.md`.
 
 mod listening;
 mod successor;
@@ -568,6 +568,14 @@ impl TurnQueues {
                     self.unname(core, now, &turn);
                 }
             }
+        }
+    }
+
+    /// Ends a wait whose operation is on its way if that comes back without anything.
+    pub(super) fn ends_when_back(&mut self, gateway: GatewayId, token: Token) {
+        let number = self.of.get(&(gateway, token));
+        if let Some(turn) = number.and_then(|number| self.turns.get_mut(number)) {
+            turn.late = true;
         }
     }
 

@@ -80,7 +80,7 @@ impl ClaimKind {
     }
 
     /// Whether `asked` must wait while `self` is held. See the table in
-    /// `docs/internals/transactions.md`.
+    /// `docs/internals/transactions/locks.md`.
     fn clash(self, asked: Self, cc: Concurrency) -> Clash {
         use Class::{Apply, Early, Kept, Passing, Prepared};
         let (held_observed, asked_observed) = match (self.class, asked.class) {

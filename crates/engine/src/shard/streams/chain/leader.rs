@@ -3,7 +3,7 @@
 //! Units arrive and are written to the log, where they hold nothing. When the unit before one has its
 //! place, that and all places before it are handed on to this shard. The unit then waits for its records
 //! like any single command, and goes into the log a second time, at a place after all those, which is
-//! handed on at once. See `docs/internals/order.md`; the questions of a new leader are in `recovery`.
+//! handed on at once. See `docs/internals/order/chain.md`; the questions of a new leader are in `recovery`.
 
 use super::super::agenda::Agenda;
 use super::super::leader::log_settled;

@@ -1,4 +1,4 @@
-//! Pipelines whose order is handed from shard to shard (`chain` of `docs/internals/order.md`), which the
+//! Pipelines whose order is handed from shard to shard (`docs/internals/order/chain.md`), which the
 //! study needs to compare with.
 //!
 //! Everything about how this order comes about is in this folder: [`Chains`] is a leader's knowledge of such

@@ -494,6 +494,10 @@ fn end(txn: &mut Txn, cx: &mut TxnContext<'_>, ended: Result<Reply, ErrorReply>)
             (reply, wrote)
         }
         Err(error) => {
+            if error.code() == "TRYAGAIN" {
+                // Perhaps an operation by a definition that has changed since.
+                cx.core.types.forget();
+            }
             txn.work.undo_to(running.first);
             (error.into(), false)
         }
