@@ -73,7 +73,6 @@ impl Way {
 fn ways(system: System, task: Task) -> Vec<Way> {
     let programs: &[Program] = match (system, task) {
         (System::Postgres, task) if task.is_script() => return Vec::new(),
-        (System::Postgres, Task::Auction) => return Vec::new(),
         (System::Postgres, _) => return vec![Way::Sql],
         (System::Claret, Task::Rewrite) => {
             &[Program::Txn, Program::Watch, Program::Eval, Program::Multi]
@@ -81,8 +80,11 @@ fn ways(system: System, task: Task) -> Vec<Way> {
         (System::Claret, Task::Take | Task::Stock) => &[Program::Txn, Program::Try, Program::Eval],
         (System::Redis, Task::Rewrite) => &[Program::Watch, Program::Eval, Program::Multi],
         (System::Redis, Task::Take | Task::Stock) => &[Program::Eval],
-        (System::Claret, Task::Auction) => &[Program::Txn, Program::Type, Program::Eval],
-        (_, Task::Bucket | Task::Release | Task::Fetch | Task::Auction) => &[Program::Eval],
+        (System::Claret, Task::Auction) => {
+            &[Program::Hash, Program::Txn, Program::Type, Program::Watch, Program::Eval]
+        }
+        (System::Redis, Task::Auction) => &[Program::Watch, Program::Eval],
+        (_, Task::Bucket | Task::Release | Task::Fetch) => &[Program::Eval],
     };
     programs.iter().copied().map(Way::Resp).collect()
 }
@@ -383,8 +385,9 @@ mod tests {
             assert_eq!(ways(System::Redis, task), eval);
             assert_eq!(ways(System::Postgres, task), []);
         }
-        let auction: Vec<_> = ways(System::Claret, Task::Auction);
-        assert_eq!(auction, [Program::Txn, Program::Type, Program::Eval].map(Way::Resp));
+        let auction = ways(System::Claret, Task::Auction);
+        assert_eq!(auction[..2], [Program::Hash, Program::Txn].map(Way::Resp));
+        assert_eq!(ways(System::Postgres, Task::Auction), [Way::Sql]);
         assert_eq!(Way::Sql.name(Task::Rewrite), "for update");
     }
 

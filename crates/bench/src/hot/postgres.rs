@@ -34,7 +34,13 @@ fn statements(task: Task) -> Vec<(&'static str, String)> {
                 "UPDATE stock SET n = n + $2 WHERE id = $1 AND n + $2 BETWEEN 0 AND {CAPACITY}"
             ),
         )],
-        Task::Bucket | Task::Release | Task::Fetch | Task::Auction => Vec::new(),
+        Task::Auction => vec![(
+            "add",
+            "UPDATE auction SET bids = bids + 1, best = greatest(best, $2), \
+             bidder = CASE WHEN $2 > best THEN $3 ELSE bidder END WHERE id = $1 AND NOT closed"
+                .into(),
+        )],
+        Task::Bucket | Task::Release | Task::Fetch => Vec::new(),
     }
 }
 
@@ -44,12 +50,20 @@ fn statements(task: Task) -> Vec<(&'static str, String)> {
 /// The server fails.
 pub fn fill(server: &Server, task: Task, records: u32) -> io::Result<()> {
     let mut session = Session::connect(server.address())?;
-    session.query("DROP TABLE IF EXISTS stock")?;
-    session.query("CREATE TABLE stock (id bigint PRIMARY KEY, n bigint NOT NULL)")?;
     let (last, n) = (i64::from(records) - 1, task.initial());
-    session
-        .query(&format!("INSERT INTO stock SELECT id, {n} FROM generate_series(0, {last}) id"))?;
-    session.query("VACUUM ANALYZE stock")?;
+    let (name, columns, values) = match task {
+        Task::Auction => (
+            "auction",
+            "closed boolean NOT NULL, best bigint NOT NULL, bidder bigint, bids bigint NOT NULL",
+            "false, 0, NULL, 0".to_owned(),
+        ),
+        _ => ("stock", "n bigint NOT NULL", n.to_string()),
+    };
+    session.query(&format!("DROP TABLE IF EXISTS {name}"))?;
+    session.query(&format!("CREATE TABLE {name} (id bigint PRIMARY KEY, {columns})"))?;
+    let rows = format!("SELECT id, {values} FROM generate_series(0, {last}) id");
+    session.query(&format!("INSERT INTO {name} {rows}"))?;
+    session.query(&format!("VACUUM ANALYZE {name}"))?;
     Ok(())
 }
 
@@ -69,6 +83,10 @@ struct Client {
     next: Next,
     record: i64,
     delta: i64,
+    /// Amount of a bid.
+    bid: i64,
+    /// Number of the client.
+    number: i64,
     /// Number that was read.
     read: i64,
     started_ns: u64,
@@ -93,6 +111,8 @@ impl<'z> Clients<'z> {
             next: Next::Login,
             record: 0,
             delta: 0,
+            bid: 0,
+            number: number as i64,
             read: 0,
             started_ns: 0,
             busy: false,
@@ -115,7 +135,10 @@ impl Client {
             self.next = Next::Write;
         } else {
             self.aborted = false;
-            execute(out, "add", &[self.record, self.delta]);
+            match task {
+                Task::Auction => execute(out, "add", &[self.record, self.bid, self.number]),
+                _ => execute(out, "add", &[self.record, self.delta]),
+            }
             self.next = Next::Begin;
         }
     }
@@ -163,6 +186,7 @@ impl Fleet for Clients<'_> {
                     client.started_ns = now_ns;
                     client.record = self.popularity.draw(&mut client.rng) as i64;
                     client.delta = self.task.delta(&mut client.rng);
+                    client.bid = client.rng.below(self.task.jobs()) as i64;
                 }
                 client.begin(self.task, out);
             }

@@ -12,6 +12,8 @@ use wire::resp::ClientReply;
 
 /// Prefix of the records' keys.
 const PREFIX: &str = "stock:";
+/// Prefix of auctions that are one value.
+const AUCTION: &str = "auction:";
 /// Items of a stock that never runs out.
 pub const PLENTY: i64 = 1_000_000_000_000;
 /// Most items of a bounded stock.
@@ -72,7 +74,7 @@ impl Task {
     }
 
     /// Number of jobs, or of amounts of bids.
-    fn jobs(self) -> u64 {
+    pub fn jobs(self) -> u64 {
         if self == Self::Auction { 1_000_000_000 } else { scripts::JOBS }
     }
 
@@ -108,6 +110,9 @@ pub enum Program {
     Multi,
     /// An operation of a composed type that the server knows.
     Type,
+    /// `TXN BEGIN`, `HMGET`, `HSET` and `HINCRBY` of one hash, `TXN COMMIT`, again after an abort: the
+    /// program of [`Program::Watch`] as a transaction.
+    Hash,
 }
 
 impl Program {
@@ -120,13 +125,14 @@ impl Program {
             Self::Eval => "eval",
             Self::Multi => "multi",
             Self::Type => "type",
+            Self::Hash => "txn hash",
         }
     }
 
     /// Way to send the operations, and what follows an abort.
     pub fn manner(self) -> (Api, Retry) {
         match self {
-            Self::Txn => (Api::Client, Retry::PATIENT),
+            Self::Txn | Self::Hash => (Api::Client, Retry::PATIENT),
             Self::Try | Self::Eval | Self::Type => (Api::Plain, Retry::PATIENT),
             Self::Watch => (Api::Watch, Retry::AT_ONCE),
             Self::Multi => (Api::Oneshot, Retry::PATIENT),
@@ -218,8 +224,11 @@ impl Load {
             (Program::Eval, _) => self.eval(txn, ops),
             (Program::Type, _) => {
                 let (key, bid, bidder) =
-                    (format!("auction:{}", txn.record), bid(txn), self.bidder(txn));
+                    (format!("{AUCTION}{}", txn.record), bid(txn), self.bidder(txn));
                 put(&["auction.bid", &key, &bid, &bidder], true, ops);
+            }
+            (Program::Watch | Program::Hash, Task::Auction) => {
+                ops.read("HMGET", (AUCTION, txn.record), &[b"closed", b"best"]);
             }
             (_, Task::Auction) => {
                 let [closed, ..] = scripts::auction(txn.record);
@@ -232,13 +241,16 @@ impl Load {
                 let needed = if txn.delta < 0 { 1 } else { CAPACITY };
                 ops.read("COUNTER.ATLEAST", key, &[needed.to_string().as_bytes()]);
             }
-            (Program::Watch | Program::Txn, _) => ops.read("GET", key, &[]),
+            (Program::Watch | Program::Txn | Program::Hash, _) => ops.read("GET", key, &[]),
         }
     }
 
     fn second(&self, txn: Txn, reply: Option<&ClientReply>, ops: &mut Ops) {
         let key = (PREFIX, txn.record);
         let delta = txn.delta.to_string();
+        if self.task == Task::Auction && self.program != Program::Txn {
+            return self.bid_in_hash(txn, reply, ops);
+        }
         if self.task == Task::Auction {
             if reply.is_some_and(refuses) {
                 let [_, best, bids] = scripts::auction(txn.record);
@@ -260,6 +272,27 @@ impl Load {
         };
         let sum = value.and_then(|digits| digits.parse::<i64>().ok()).unwrap_or(0) + txn.delta;
         ops.write("SET", key, &[sum.to_string().as_bytes()]);
+    }
+
+    /// The writes of a bid, if the auction that was read is open: the best bid, if this is it, and the count.
+    fn bid_in_hash(&self, txn: Txn, reply: Option<&ClientReply>, ops: &mut Ops) {
+        let read = match reply {
+            Some(ClientReply::Array(items)) => &items[..],
+            _ => &[],
+        };
+        let [ClientReply::Nil, best] = read else { return };
+        let best = match best {
+            ClientReply::Bulk(digits) => std::str::from_utf8(digits).ok(),
+            _ => None,
+        };
+        let best: u64 = best.and_then(|digits| digits.parse().ok()).unwrap_or(0);
+        let key = (AUCTION, txn.record);
+        if txn.job > best {
+            let (bid, bidder) = (bid(txn), self.bidder(txn));
+            let words = [&b"best"[..], bid.as_bytes(), b"bidder", bidder.as_bytes()];
+            ops.write("HSET", key, &words);
+        }
+        ops.write("HINCRBY", key, &[b"bids", b"1"]);
     }
 
     fn eval(&self, txn: Txn, ops: &mut Ops) {
@@ -330,12 +363,12 @@ impl Workload for Load {
     fn shape(&self, _txn: &Txn) -> Shape {
         match self.program {
             Program::Try | Program::Eval | Program::Type => Shape::Single,
-            Program::Txn | Program::Watch | Program::Multi => Shape::Updates,
+            Program::Txn | Program::Hash | Program::Watch | Program::Multi => Shape::Updates,
         }
     }
 
     fn step(&mut self, txn: &mut Txn, replies: &[ClientReply], ops: &mut Ops) -> bool {
-        let twice = matches!(self.program, Program::Txn | Program::Watch);
+        let twice = matches!(self.program, Program::Txn | Program::Hash | Program::Watch);
         txn.step += 1;
         match txn.step {
             1 => self.first(*txn, ops),
@@ -420,6 +453,15 @@ mod tests {
         assert!(open[1].starts_with("TOPK.PUT {auction:3}:best 0-0 "), "{}", open[1]);
         assert!(open[1].ends_with(" COUNTER.ADD {auction:3}:bids 1"), "{}", open[1]);
         assert_eq!(words(Task::Auction, Program::Txn, 1, ClientReply::Int(1))[1], "", "it is over");
+        let read = |closed| {
+            let best = ClientReply::Bulk(b"0"[..].into());
+            words(Task::Auction, Program::Watch, 1, ClientReply::Array(vec![closed, best]))
+        };
+        let [hash, bid] = read(ClientReply::Nil);
+        assert_eq!(hash, "HMGET auction:3 closed best");
+        assert!(bid.starts_with("HSET auction:3 best ") && bid.contains(" bidder 0-0 "), "{bid}");
+        assert!(bid.ends_with(" HINCRBY auction:3 bids 1"), "{bid}");
+        assert_eq!(read(ClientReply::Bulk(b"1"[..].into()))[1], "", "it is over");
         let [bid, rest] = words(Task::Auction, Program::Type, 1, ClientReply::Int(1));
         assert!(bid.starts_with("auction.bid auction:3 ") && bid.ends_with(" 0-0"), "{bid}");
         assert_eq!(rest, "");
