@@ -1,9 +1,10 @@
 //! Several commands in one round trip: a pipeline of independent ones, or an atomic batch.
 
 use crate::client::Client;
-use crate::command::{Command, FromReply};
+use crate::command::{Command, FromReply, ToArg};
 use crate::error::{Error, Result, checked};
 use crate::retry::Attempts;
+use crate::txn::once_name;
 use wire::resp::ClientReply;
 
 /// Independent commands that are sent together and take effect in their order.
@@ -44,11 +45,51 @@ impl<'c> Pipeline<'c> {
 pub struct Batch<'c> {
     client: &'c Client,
     commands: Vec<Command>,
+    /// `EXEC` with the guards.
+    exec: Command,
+    once: Option<String>,
 }
 
 impl<'c> Batch<'c> {
     pub(crate) fn new(client: &'c Client) -> Self {
-        Self { client, commands: Vec::new() }
+        Self { client, commands: Vec::new(), exec: Command::new("EXEC"), once: None }
+    }
+
+    /// Names the batch by a text under which it takes effect once, in whatever process and by
+    /// whatever client it is sent again; as [`TxOptions::once`](crate::TxOptions::once).
+    #[must_use]
+    pub fn once(mut self, text: impl Into<String>) -> Self {
+        self.once = Some(text.into());
+        self
+    }
+
+    /// Lets the batch take effect only if a key has this string; [`Error::Guard`] otherwise.
+    #[must_use]
+    pub fn if_equal(self, key: impl ToArg, value: impl ToArg) -> Self {
+        self.guard(|exec| exec.arg("IFEQ").arg(key).arg(value))
+    }
+
+    /// Lets the batch take effect only if a key is absent or has another string.
+    #[must_use]
+    pub fn if_not_equal(self, key: impl ToArg, value: impl ToArg) -> Self {
+        self.guard(|exec| exec.arg("IFNE").arg(key).arg(value))
+    }
+
+    /// Lets the batch take effect only if a key exists.
+    #[must_use]
+    pub fn if_exists(self, key: impl ToArg) -> Self {
+        self.guard(|exec| exec.arg("XX").arg(key))
+    }
+
+    /// Lets the batch take effect only if a key is absent.
+    #[must_use]
+    pub fn if_absent(self, key: impl ToArg) -> Self {
+        self.guard(|exec| exec.arg("NX").arg(key))
+    }
+
+    fn guard(mut self, with: impl FnOnce(Command) -> Command) -> Self {
+        self.exec = with(self.exec);
+        self
     }
 
     /// Adds a command.
@@ -64,7 +105,8 @@ impl<'c> Batch<'c> {
     /// With request numbers a batch whose reply is lost is sent again and takes effect once.
     ///
     /// # Errors
-    /// Nothing took effect, or see [`Error::maybe_committed`]; [`Error::ReplyLost`] if the batch
+    /// [`Error::Undone`] if a command is wrong, and [`Error::Guard`] if a guard does not hold:
+    /// nothing took effect, unless [`Error::maybe_committed`]; [`Error::ReplyLost`] if the batch
     /// took effect and its replies are not kept.
     pub async fn commit(self) -> Result<Vec<Result<ClientReply>>> {
         if self.commands.is_empty() {
@@ -73,15 +115,16 @@ impl<'c> Batch<'c> {
         let mut bytes = Vec::new();
         Command::new("MULTI").encode(&mut bytes);
         self.commands.iter().for_each(|command| command.encode(&mut bytes));
-        Command::new("EXEC").encode(&mut bytes);
+        self.exec.encode(&mut bytes);
         let replies = self.commands.len() + 2;
-        if self.client.options().request_numbers {
-            return self.client.call_once(&bytes, replies, decided).await;
+        let name = self.once.as_deref().map(once_name).transpose()?;
+        if name.is_some() || self.client.options().request_numbers {
+            return self.client.call_once(name.as_deref(), &bytes, replies, decided).await;
         }
         let mut attempts = Attempts::new(&self.client.options().retry);
         loop {
             match self.client.call(&bytes, replies, false).await.and_then(decided) {
-                Err(error) if error.is_retryable() => attempts.pause(error).await?,
+                Err(error) if error.is_transient() => attempts.pause(error).await?,
                 result => return result,
             }
         }
@@ -101,12 +144,17 @@ impl<'c> Batch<'c> {
 fn decided(mut replies: Vec<ClientReply>) -> Result<Vec<Result<ClientReply>>> {
     match replies.pop() {
         Some(ClientReply::Array(items)) => Ok(items.into_iter().map(checked).collect()),
-        Some(ClientReply::Error(line)) if line.starts_with("EXECABORT") => {
+        Some(ClientReply::Nil) => Err(Error::Guard),
+        Some(ClientReply::Error(line)) => Err(match Error::from_line(&line) {
             // The command that could not be queued carries the reason.
-            let cause = replies.into_iter().find_map(|reply| checked(reply).err());
-            Err(cause.unwrap_or_else(|| Error::from_line(&line)))
-        }
-        Some(ClientReply::Error(line)) => Err(Error::from_line(&line)),
+            Error::Undone(line) => match replies.into_iter().find_map(|reply| checked(reply).err())
+            {
+                Some(Error::Refused(reason)) => Error::Undone(reason),
+                Some(other) => other,
+                None => Error::Undone(line),
+            },
+            error => error,
+        }),
         Some(other) => Err(Error::unexpected("the replies of a batch", &other)),
         None => Err(Error::Disconnected("there was no reply".into())),
     }

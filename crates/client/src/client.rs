@@ -9,7 +9,8 @@ use crate::connection::{Address, Connection};
 use crate::error::{Error, Result, checked};
 use crate::retry::{Attempts, RetryPolicy};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,6 +29,8 @@ pub struct Options {
     /// still takes effect once. Every interactive transaction then involves the shard of the
     /// client's name.
     pub request_numbers: bool,
+    /// File whose first line is the password; it is read for each connection.
+    pub password_file: Option<PathBuf>,
     /// Trusted authorities and the client's own certificate, for URLs that begin with `rediss://`.
     pub tls: Tls,
 }
@@ -39,6 +42,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(5),
             transactions_max: 16,
             request_numbers: true,
+            password_file: None,
             tls: Tls::default(),
         }
     }
@@ -61,6 +65,13 @@ struct Inner {
     waiting_made: AtomicU64,
     id: u64,
     permits: Arc<Semaphore>,
+    closed: AtomicBool,
+}
+
+impl Inner {
+    fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
 }
 
 /// A connection and a name for request numbers, for one transaction at a time.
@@ -79,7 +90,7 @@ impl Slot {
 
     /// Appends the command that assigns a request number to the commands behind it.
     pub fn push_number(&self, number: u64, out: &mut Vec<u8>) {
-        Command::new("CLIENT").arg("REQUEST").arg(self.name.as_str()).arg(number).encode(out);
+        Command::request(&self.name, number).encode(out);
     }
 }
 
@@ -93,24 +104,8 @@ pub(crate) struct SlotGuard {
 
 impl SlotGuard {
     /// Sends bytes over the slot's connection and waits for the replies. The connection is opened
-    /// if there is none, and closed if it breaks.
+    /// if there is none, and closed if it breaks or the caller stops waiting.
     pub async fn exchange(&mut self, bytes: &[u8], replies: usize) -> Result<Vec<ClientReply>> {
-        self.open().await?;
-        let connection = self.connection.as_mut().ok_or(Error::Ended)?;
-        let result = connection.exchange(bytes, replies).await;
-        if result.is_err() {
-            self.connection = None;
-        }
-        result
-    }
-
-    /// [`SlotGuard::exchange`], which also closes the connection if the caller stops waiting for
-    /// the replies.
-    pub async fn exchange_or_close(
-        &mut self,
-        bytes: &[u8],
-        replies: usize,
-    ) -> Result<Vec<ClientReply>> {
         self.open().await?;
         let mut connection = self.connection.take().ok_or(Error::Ended)?;
         let replies = connection.exchange(bytes, replies).await?;
@@ -122,6 +117,7 @@ impl SlotGuard {
     pub async fn open(&mut self) -> Result<()> {
         if self.connection.is_none() {
             let inner = &self.client.inner;
+            inner.check_open()?;
             let opened = Connection::open(&inner.address, &inner.options).await?;
             self.connection = Some(opened);
         }
@@ -145,8 +141,10 @@ impl DerefMut for SlotGuard {
 impl Drop for SlotGuard {
     fn drop(&mut self) {
         if let Some(mut slot) = self.slot.take() {
-            slot.connection = slot.connection.take().filter(Connection::is_whole);
             let inner = &self.client.inner;
+            let stays =
+                |connection: &Connection| connection.is_whole() && inner.check_open().is_ok();
+            slot.connection = slot.connection.take().filter(stays);
             let home = if self.permit.is_some() { &inner.slots } else { &inner.waiting };
             home.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
         }
@@ -154,7 +152,9 @@ impl Drop for SlotGuard {
 }
 
 impl Client {
-    /// Connects to `redis[s]://[user[:password]@]host[:port]`; `rediss` is with TLS.
+    /// Connects to `redis[s]://[user[:password]@]host[:port]`; `rediss` is with TLS. There may be
+    /// several hosts of one cluster, separated by commas: the client uses one that answers, and
+    /// another when that fails.
     ///
     /// # Errors
     /// The URL is wrong, or no server answers there.
@@ -167,8 +167,20 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub async fn connect_with(url: &str, options: Options) -> Result<Self> {
+        let client = Self::new(url, options)?;
+        client.mux().await?;
+        Ok(client)
+    }
+
+    /// A client that connects when it is first used.
+    ///
+    /// # Errors
+    /// The URL is wrong, or the password is both in it and in a file.
+    pub fn new(url: &str, options: Options) -> Result<Self> {
         let address = Address::parse(url)?;
-        let mux = Mux::open(&address, &options, false).await?;
+        if address.password.is_some() && options.password_file.is_some() {
+            return Err(Error::Url("the password is in the URL and in a file".to_owned()));
+        }
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(|error| Error::Connect(error.to_string()))?;
         let id = u64::from_le_bytes(bytes);
@@ -177,14 +189,28 @@ impl Client {
         let inner = Inner {
             address,
             options,
-            shared: tokio::sync::Mutex::new(Some(mux)),
+            shared: tokio::sync::Mutex::new(None),
             slots: Mutex::new((0..places).map(slot).collect()),
             waiting: Mutex::default(),
             waiting_made: AtomicU64::new(0),
             id,
             permits: Arc::new(Semaphore::new(places)),
+            closed: AtomicBool::new(false),
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Closes the client and its clones: further requests fail with [`Error::Closed`], those under
+    /// way still end. Locks that it holds end with their leases.
+    pub async fn close(&self) {
+        let inner = &self.inner;
+        inner.closed.store(true, Ordering::Release);
+        inner.permits.close();
+        *inner.shared.lock().await = None;
+        for slots in [&inner.slots, &inner.waiting] {
+            let mut slots = slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.iter_mut().for_each(|slot| slot.connection = None);
+        }
     }
 
     /// The options that the client was made with.
@@ -194,6 +220,7 @@ impl Client {
 
     async fn mux(&self) -> Result<Mux> {
         let mut shared = self.inner.shared.lock().await;
+        self.inner.check_open()?;
         if let Some(mux) = shared.as_ref().filter(|mux| !mux.is_closed()) {
             return Ok(mux.clone());
         }
@@ -203,13 +230,14 @@ impl Client {
     }
 
     async fn open(&self, ordered: bool) -> Result<Mux> {
+        self.inner.check_open()?;
         Mux::open(&self.inner.address, &self.inner.options, ordered).await
     }
 
     /// A slot for a transaction; waits until one is free.
     pub(crate) async fn slot(&self) -> Result<SlotGuard> {
         let permits = Arc::clone(&self.inner.permits);
-        let permit = permits.acquire_owned().await.map_err(|_| Error::Ended)?;
+        let permit = permits.acquire_owned().await.map_err(|_| Error::Closed)?;
         let slot = self.inner.slots.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Ok(SlotGuard { slot, client: self.clone(), permit: Some(permit) })
     }
@@ -260,7 +288,7 @@ impl Client {
             let replies = self.call(&bytes, 1, !command.writes()).await?;
             let reply = replies.into_iter().next().unwrap_or(ClientReply::Nil);
             match checked(reply) {
-                Err(error) if error.is_retryable() => attempts.pause(error).await?,
+                Err(error) if error.is_transient() => attempts.pause(error).await?,
                 reply => return T::from_reply(reply?),
             }
         }
@@ -283,27 +311,36 @@ impl Client {
         let mut bytes = Vec::new();
         command.encode(&mut bytes);
         let last = |mut replies: Vec<_>| checked(replies.pop().unwrap_or(ClientReply::Nil));
-        T::from_reply(self.call_once(&bytes, 1, last).await?)
+        T::from_reply(self.call_once(None, &bytes, 1, last).await?)
     }
 
     /// Sends encoded commands under a request number, so that they take effect once, and repeats
-    /// them until `read` can turn their replies into a result.
+    /// them until `read` can turn their replies into a result. The number belongs to `name`, or else
+    /// to the client.
     pub(crate) async fn call_once<T>(
         &self,
+        name: Option<&str>,
         bytes: &[u8],
         replies: usize,
         read: impl Fn(Vec<ClientReply>) -> Result<T>,
     ) -> Result<T> {
         let mut attempts = Attempts::new(&self.inner.options.retry);
         let mut slot = self.slot().await?;
-        let number = slot.next_number();
-        let mut numbered = Vec::new();
-        slot.push_number(number, &mut numbered);
-        numbered.extend_from_slice(bytes);
+        let mut number = if name.is_some() { 1 } else { slot.next_number() };
+        let mut lost = false;
         loop {
+            let mut numbered = Vec::new();
+            Command::request(name.unwrap_or(&slot.name), number).encode(&mut numbered);
+            numbered.extend_from_slice(bytes);
             match slot.exchange(&numbered, replies + 1).await.and_then(&read) {
-                Err(error) if error.is_retryable() || matches!(error, Error::Disconnected(_)) => {
-                    attempts.pause(error).await?;
+                Err(error) if error.is_repeated_under_number() => {
+                    lost |= error.maybe_committed();
+                    if let Error::Voided(_) = error {
+                        // Nothing under this number takes effect.
+                        number = if name.is_some() { number + 1 } else { slot.next_number() };
+                        lost = false;
+                    }
+                    attempts.pause(error).await.map_err(|error| error.given_up(lost))?;
                 }
                 result => return result,
             }

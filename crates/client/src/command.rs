@@ -20,6 +20,11 @@ impl Command {
         Self { words: 0, body: Vec::new(), writes }.arg(name)
     }
 
+    /// The command that assigns a request number to the commands behind it.
+    pub(crate) fn request(name: &str, number: u64) -> Self {
+        Self::new("CLIENT").arg("REQUEST").arg(name).arg(number)
+    }
+
     /// A command from its words, the name first.
     ///
     /// # Errors

@@ -29,6 +29,16 @@ pub enum Error {
     /// The server refused a command; the text begins with the error's code.
     #[error("{0}")]
     Refused(String),
+    /// A command of a strict transaction or of a batch was refused; nothing took effect.
+    #[error("a command was refused, and nothing took effect: {0}")]
+    Undone(String),
+    /// A guard of a batch did not hold; nothing took effect.
+    #[error("a guard did not hold, and nothing took effect")]
+    Guard,
+    /// The outcome under the request number was asked for before, and the number has no effect any
+    /// more. A function under [`TxOptions::once`](crate::TxOptions::once) goes on with the next one.
+    #[error("{0}")]
+    Voided(String),
     /// The transaction committed, but these of its deferred writes were refused.
     #[error("the transaction committed, but a write in it was refused: {0}")]
     WriteRefused(String),
@@ -58,9 +68,15 @@ pub enum Error {
     /// reply of a write.
     #[error("the transaction must be run with TxOptions::returning to see replies of writes")]
     NeedsValues,
+    /// The client does not allow this at this point.
+    #[error("{0}")]
+    Order(String),
     /// A transaction was used after its end, or outlived the function that received it.
     #[error("the transaction has ended")]
     Ended,
+    /// The client was closed, or the retained lock was given back; nothing happened.
+    #[error("it is closed")]
+    Closed,
     /// The lock was not free in time.
     #[error("the lock was not free in time")]
     NotAcquired,
@@ -80,30 +96,53 @@ impl Error {
     /// Whether nothing happened and a repetition may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Aborted(_) | Self::Busy(_) | Self::Connect(_) | Self::NeedsValues => true,
+            Self::Deadlock(_) | Self::NotAcquired => true,
             Self::Deadline { last, .. } => last.is_retryable(),
+            other => other.is_transient(),
+        }
+    }
+
+    /// Whether nothing happened and the client itself repeats the request. It does not release the
+    /// program's locks, and does not wait for longer than it was told to.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Aborted(_)
+            | Self::Busy(_)
+            | Self::Connect(_)
+            | Self::NeedsValues
+            | Self::Voided(_) => true,
+            Self::Deadline { last, .. } => last.is_transient(),
             _ => false,
         }
+    }
+
+    /// Whether a request under a request number is sent again under the same number.
+    pub(crate) fn is_repeated_under_number(&self) -> bool {
+        self.is_transient() || matches!(self, Self::Disconnected(_))
     }
 
     /// Whether a request that failed with this error may be repeated as it is. `harmless`: it
     /// changes nothing.
     pub(crate) fn may_be_sent_again(&self, harmless: bool) -> bool {
-        self.is_retryable() || (harmless && self.maybe_committed())
+        self.is_transient() || (harmless && self.maybe_committed())
     }
 
-    /// Whether the request may have taken effect, wholly or in part.
+    /// Whether it is unknown if the request took effect.
     pub fn maybe_committed(&self) -> bool {
         match self {
             Self::Disconnected(_)
             | Self::Protocol(_)
-            | Self::WriteRefused(_)
-            | Self::ReplyLost
             | Self::Type { .. }
             | Self::CommitUnknown(_) => true,
             Self::Deadline { last, .. } => last.maybe_committed(),
             _ => false,
         }
+    }
+
+    /// The error of a request that is given up. If the reply of an earlier attempt under the same
+    /// request number was `lost`, that attempt may have taken effect.
+    pub(crate) fn given_up(self, lost: bool) -> Self {
+        if lost && !self.maybe_committed() { Self::CommitUnknown(self.to_string()) } else { self }
     }
 
     /// Whether the server is overloaded and asks for a pause.
@@ -123,6 +162,8 @@ impl Error {
             "REPEATED" => Self::ReplyLost,
             "DEADLOCK" => Self::Deadlock(line.to_owned()),
             "FENCED" => Self::LockLost(line.to_owned()),
+            "EXECABORT" => Self::Undone(line.to_owned()),
+            "VOIDED" => Self::Voided(line.to_owned()),
             "INDEFINITE" => Self::CommitUnknown(line.to_owned()),
             _ => Self::Refused(line.to_owned()),
         }
@@ -169,6 +210,10 @@ mod tests {
         let lost = Error::from_line("INDEFINITE the leader was lost");
         assert!(!lost.is_retryable() && lost.maybe_committed());
         assert!(Error::Disconnected(String::new()).maybe_committed());
+        let deadlock = Error::from_line("DEADLOCK waiting would close a cycle");
+        assert!(deadlock.is_retryable() && !deadlock.is_transient());
+        assert!(Error::NotAcquired.is_retryable() && !Error::NotAcquired.is_transient());
+        assert!(!Error::WriteRefused(String::new()).maybe_committed());
         let deadline = Error::Deadline { attempts: 3, last: Box::new(busy) };
         assert!(deadline.is_retryable() && deadline.is_busy());
     }

@@ -31,6 +31,7 @@ pub(crate) struct Attempts<'a> {
     policy: &'a RetryPolicy,
     started: Instant,
     failed: u32,
+    most: u32,
 }
 
 /// Factor of the pause after the reply of an overloaded server.
@@ -39,7 +40,12 @@ const BUSY_FACTOR: u32 = 8;
 impl<'a> Attempts<'a> {
     /// Starts the deadline; there has been no attempt yet.
     pub fn new(policy: &'a RetryPolicy) -> Self {
-        Self { policy, started: Instant::now(), failed: 0 }
+        Self { policy, started: Instant::now(), failed: 0, most: u32::MAX }
+    }
+
+    /// Limits the number of attempts.
+    pub fn at_most(self, most: u32) -> Self {
+        Self { most, ..self }
     }
 
     /// Waits before the next attempt; returns the last error if there is to be none.
@@ -51,7 +57,8 @@ impl<'a> Attempts<'a> {
             bound = bound.saturating_mul(BUSY_FACTOR);
         }
         let pause = bound.mul_f64(random_share());
-        if self.started.elapsed() + pause >= self.policy.deadline {
+        let is_late = self.started.elapsed() + pause >= self.policy.deadline;
+        if is_late || self.failed >= self.most {
             return Err(Error::Deadline { attempts: self.failed, last: Box::new(error) });
         }
         tokio::time::sleep(pause).await;
@@ -74,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn attempts_end_at_the_deadline() {
+    async fn attempts_end_at_the_deadline_or_at_their_limit() {
         let policy = RetryPolicy {
             deadline: Duration::from_millis(30),
             first_pause: Duration::from_millis(1),
@@ -91,5 +98,9 @@ mod tests {
         let Error::Deadline { attempts, last } = end else { panic!("{end}") };
         assert!(attempts > 3, "{attempts}");
         assert_eq!(*last, Error::Aborted("again".into()));
+        let mut two = Attempts::new(&policy).at_most(2);
+        assert_eq!(two.pause(Error::Busy("later".into())).await, Ok(()));
+        let end = two.pause(Error::Busy("later".into())).await;
+        assert!(matches!(end, Err(Error::Deadline { attempts: 2, .. })), "{end:?}");
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::client::{Client, SlotGuard};
 use crate::command::{Command, FromReply};
+use crate::deferred::{Deferred, Told, Writes};
 use crate::error::{Error, Result, checked};
 use crate::retry::{Attempts, RetryPolicy};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,8 @@ use wire::resp::ClientReply;
 
 /// Bytes of queued writes above which they are sent at once.
 const QUEUED_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of the text of [`TxOptions::once`]: with its prefix it is a name of 64 bytes.
+const ONCE_BYTES_MAX: usize = 59;
 
 /// Options of a transaction.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +28,8 @@ pub struct TxOptions {
     idle: Option<Duration>,
     timeout: Option<Duration>,
     retry: Option<RetryPolicy>,
+    attempts_max: Option<u32>,
+    once: Option<String>,
 }
 
 impl TxOptions {
@@ -56,7 +61,7 @@ impl TxOptions {
 
     /// Lets the transaction's reads announce that their keys are written afterwards: of all such
     /// transactions one has a key at a time, and the others wait in line, so that none of them has
-    /// to be run again. One read announces it with `TXN FORUPDATE` before its command.
+    /// to be run again. [`Tx::send_for_update`] announces it for one read.
     #[must_use]
     pub fn for_update(mut self) -> Self {
         self.for_update = true;
@@ -99,6 +104,37 @@ impl TxOptions {
         begin
     }
 
+    /// Limits how often a function is run; 0 counts as 1.
+    #[must_use]
+    pub fn attempts_max(mut self, most: u32) -> Self {
+        self.attempts_max = Some(most);
+        self
+    }
+
+    /// Names the transaction by a text (1 to 59 bytes, without spaces) under which it takes effect
+    /// once, in whatever process and by whatever client it is run again. A later one changes
+    /// nothing: its deferred replies are those of the first one, and [`Error::ReplyLost`] says that
+    /// these are not kept, or that values were read. For functions that are run until they commit.
+    #[must_use]
+    pub fn once(mut self, text: impl Into<String>) -> Self {
+        self.once = Some(text.into());
+        self
+    }
+
+    /// Name of the request numbers of [`TxOptions::once`], for a function that is run or not.
+    fn once_name(&self, is_run: bool) -> Result<Option<String>> {
+        match &self.once {
+            Some(_) if !is_run => {
+                Err(Error::Order("`once` is for functions that are run".to_owned()))
+            }
+            Some(_) if self.readonly => {
+                Err(Error::Order("a transaction that only reads has no effect".to_owned()))
+            }
+            Some(text) => once_name(text).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Replaces the client's retry policy.
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
@@ -121,11 +157,15 @@ enum Stage {
 struct State {
     slot: SlotGuard,
     options: TxOptions,
+    /// Name of the request numbers of [`TxOptions::once`]; otherwise they are the slot's.
+    once: Option<String>,
     /// Request number, unless the transaction is read-only or the client does not use them.
     number: Option<u64>,
     stage: Stage,
     queued: Vec<u8>,
-    queued_count: usize,
+    /// For each queued write, its deferred reply if the program wants it.
+    queued_replies: Vec<Option<Told>>,
+    writes: Writes,
     committed: bool,
     /// Whether the commit was sent and its reply is missing.
     unknown: bool,
@@ -147,30 +187,36 @@ impl State {
         Self {
             slot,
             options,
+            once: None,
             number,
             stage: Stage::Fresh,
             queued: Vec::new(),
-            queued_count: 0,
+            queued_replies: Vec::new(),
+            writes: Writes::default(),
             committed: false,
             unknown: false,
             failed: None,
         }
     }
 
-    /// Adds the commands that must precede the next ones; returns the number of their replies.
+    /// Adds the commands that must precede the next ones; returns the number of their replies
+    /// before those of the queued writes.
     fn preamble(&mut self, out: &mut Vec<u8>) -> usize {
         let mut replies = 0;
         if self.stage == Stage::Fresh {
             self.stage = Stage::Begun;
             if let Some(number) = self.number {
-                self.slot.push_number(number, out);
+                match &self.once {
+                    Some(name) => Command::request(name, number).encode(out),
+                    None => self.slot.push_number(number, out),
+                }
                 replies += 1;
             }
             self.options.begin().encode(out);
             replies += 1;
         }
         out.append(&mut self.queued);
-        replies + std::mem::take(&mut self.queued_count)
+        replies
     }
 
     fn fail<T>(&mut self, error: Error) -> Result<T> {
@@ -190,23 +236,35 @@ impl State {
     /// first error before it.
     async fn exchange(&mut self, last: Option<&Command>) -> Result<(Option<Error>, ClientReply)> {
         let mut bytes = Vec::new();
-        let before = self.preamble(&mut bytes);
+        let opening = self.preamble(&mut bytes);
+        let queued = std::mem::take(&mut self.queued_replies);
         if let Some(command) = last {
             command.encode(&mut bytes);
         }
-        let count = before + usize::from(last.is_some());
+        let count = opening + queued.len() + usize::from(last.is_some());
+        // If the caller stops waiting, the connection is closed and the transaction with it.
+        let stage = std::mem::replace(&mut self.stage, Stage::Over);
         let replies = match self.slot.exchange(&bytes, count).await {
             Ok(replies) => replies,
-            Err(error) => {
-                self.stage = Stage::Over;
-                return self.fail(error);
-            }
+            Err(error) => return self.fail(error),
         };
+        self.stage = stage;
         let mut replies = replies.into_iter();
-        let mut before = replies.by_ref().take(before);
-        let refused = before.find_map(|reply| checked(reply).err());
-        before.for_each(drop);
-        Ok((refused, replies.next().unwrap_or(ClientReply::Nil)))
+        let opened: Vec<_> = replies.by_ref().take(opening).map(checked).collect();
+        let (mut refused, mut has_run) = (None, false);
+        for told in queued {
+            let reply = checked(replies.next().unwrap_or(ClientReply::Nil));
+            has_run |= reply.is_ok();
+            refused = refused.or_else(|| reply.as_ref().err().cloned());
+            self.writes.sent(told, reply);
+        }
+        let reply = replies.next().unwrap_or(ClientReply::Nil);
+        if let Some(error) = opened.into_iter().find_map(Result::err) {
+            // Without its beginning the server takes the commands behind it for single ones.
+            has_run |= last.is_some_and(Command::writes) && reply.error_code().is_none();
+            return self.fail(error.given_up(has_run));
+        }
+        Ok((refused, reply))
     }
 
     /// [`State::exchange`], which fails if a queued write was refused.
@@ -230,7 +288,7 @@ impl State {
         }
         let reply = self.exchange_all(Some(&command)).await?;
         match checked(reply) {
-            Err(error) if error.is_retryable() => self.fail(error),
+            Err(error) if error.is_transient() => self.fail(error),
             other => other,
         }
     }
@@ -239,9 +297,14 @@ impl State {
         if !command.writes() || self.options.readonly {
             return self.ask(command).await.map(drop);
         }
+        self.queue(command, None).await
+    }
+
+    /// Adds a write, which is sent with the next command that is awaited, or with the commit.
+    async fn queue(&mut self, command: Command, told: Option<Told>) -> Result<()> {
         self.check_open()?;
         command.encode(&mut self.queued);
-        self.queued_count += 1;
+        self.queued_replies.push(told);
         if self.queued.len() > QUEUED_BYTES_MAX {
             self.exchange_all(None).await?;
         }
@@ -257,7 +320,7 @@ impl State {
             return Err(error);
         }
         let commit = Command::new("TXN").arg("COMMIT");
-        if self.stage == Stage::Fresh && self.queued_count == 0 {
+        if self.stage == Stage::Fresh && self.queued_replies.is_empty() {
             (self.stage, self.committed) = (Stage::Over, true);
             return Ok(());
         }
@@ -287,15 +350,20 @@ impl State {
     /// Evaluates the reply of the commit; `refused` is a write that was refused before.
     fn committed_with(&mut self, refused: Option<Error>, reply: ClientReply) -> Result<()> {
         match checked(reply) {
-            Err(Error::ReplyLost) => {}
+            Err(Error::ReplyLost) if self.once.is_none() => self.writes.lose(),
             // The refused write carries the reason.
-            Err(Error::Refused(line)) if line.starts_with("EXECABORT") => {
-                return self.fail(refused.unwrap_or(Error::Refused(line)));
+            Err(Error::Undone(line)) => {
+                let error = match refused {
+                    Some(Error::Refused(reason)) => Error::Undone(reason),
+                    Some(other) => other,
+                    None => Error::Undone(line),
+                };
+                return self.fail(error);
             }
             Err(error) => return self.fail(error),
             Ok(ClientReply::Array(items)) => {
                 self.committed = true;
-                let failed = items.into_iter().find_map(|item| checked(item).err());
+                let failed = self.writes.settle(items);
                 if let Some(error) = refused.or(failed) {
                     return self.fail(Error::WriteRefused(error.to_string()));
                 }
@@ -319,7 +387,8 @@ impl State {
 
     /// Determines whether a transaction whose commit reply was lost has taken effect. If not, it
     /// never will (`TXN RESOLVE`).
-    async fn resolve(&mut self, number: u64, attempts: &mut Attempts<'_>) -> Result<bool> {
+    async fn resolve(&mut self, number: u64, policy: &RetryPolicy) -> Result<bool> {
+        let mut attempts = Attempts::new(policy);
         let mut bytes = Vec::new();
         let name = self.slot.name.as_str();
         Command::new("TXN").arg("RESOLVE").arg(name).arg(number).encode(&mut bytes);
@@ -329,7 +398,7 @@ impl State {
             let reply = |mut replies: Vec<_>| checked(replies.pop().unwrap_or(ClientReply::Nil));
             match replies.and_then(reply) {
                 Ok(reply) => return bool::from_reply(reply).map_err(unknown),
-                Err(error) if error.is_retryable() || matches!(error, Error::Disconnected(_)) => {
+                Err(error) if error.is_repeated_under_number() => {
                     attempts.pause(error).await.map_err(unknown)?;
                 }
                 Err(error) => return Err(unknown(error)),
@@ -351,11 +420,50 @@ impl Tx {
 
     /// Carries a command out and returns its reply, which stays true until the transaction ends.
     ///
+    /// If the caller stops waiting for the reply, the transaction ends without effect.
+    ///
     /// # Errors
     /// The command is refused, or the transaction was aborted ([`Error::is_retryable`]): leave the
     /// transaction function with the error, and it is run again.
     pub async fn send<T: FromReply>(&mut self, command: Command) -> Result<T> {
         T::from_reply(self.state()?.ask(command).await?)
+    }
+
+    /// Reads a value that is written afterwards: of all transactions that announce this, one has the
+    /// key at a time.
+    ///
+    /// # Errors
+    /// As [`Tx::send`].
+    pub async fn send_for_update<T: FromReply>(&mut self, command: Command) -> Result<T> {
+        self.send(command.behind(Command::new("TXN").arg("FORUPDATE"))).await
+    }
+
+    /// Adds a write whose reply is known when the transaction has committed. Like [`Tx::tell`] it
+    /// does not wait, and keeps fewer other clients waiting than a write that is answered at once.
+    ///
+    /// ```no_run
+    /// # async fn example(client: client::Client) -> client::Result<()> {
+    /// use client::Command;
+    ///
+    /// let number = client
+    ///     .run(|mut tx| async move { tx.defer::<i64>(Command::new("INCR").arg("orders")).await })
+    ///     .await?;
+    /// println!("order {}", number.value()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tx::tell`].
+    pub async fn defer<T: FromReply>(&mut self, command: Command) -> Result<Deferred<T>> {
+        let state = self.state()?;
+        let deferred = Deferred::new();
+        if command.writes() && !state.options.readonly {
+            state.queue(command, Some(deferred.told())).await?;
+        } else {
+            deferred.told().tell(state.ask(command).await);
+        }
+        Ok(deferred)
     }
 
     /// Adds a write and discards its reply. The write does not block, and is sent with the next
@@ -374,7 +482,7 @@ impl Tx {
     pub async fn flush(&mut self) -> Result<()> {
         let state = self.state()?;
         state.check_open()?;
-        if state.queued_count > 0 {
+        if !state.queued_replies.is_empty() {
             state.exchange_all(None).await?;
         }
         Ok(())
@@ -411,6 +519,7 @@ impl Client {
     /// # Errors
     /// The client's connections are closed.
     pub async fn begin(&self, options: TxOptions) -> Result<Tx> {
+        options.once_name(false)?;
         let slot = self.slot().await?;
         Ok(Tx { state: Some(Box::new(State::new(slot, options, None))), home: None })
     }
@@ -450,19 +559,28 @@ impl Client {
         F: FnMut(Tx) -> Fut,
         Fut: Future<Output = Result<T>>,
     {
+        let once = options.once_name(true)?;
         let policy = options.retry.clone().unwrap_or_else(|| self.options().retry.clone());
         let options = TxOptions { strict: options.strict.or(Some(true)), ..options };
-        let mut attempts = Attempts::new(&policy);
+        let most = options.attempts_max.unwrap_or(u32::MAX);
+        let mut attempts = Attempts::new(&policy).at_most(most);
         let mut slot = self.slot().await?;
+        let is_once = once.is_some();
         let numbered = self.options().request_numbers && !options.readonly;
-        let mut number = numbered.then(|| slot.next_number());
+        let mut number = match is_once {
+            true => Some(1),
+            false => numbered.then(|| slot.next_number()),
+        };
         let mut state = Box::new(State::new(slot, options, number));
+        state.once = once;
+        // Whether an attempt may have taken effect under the number of a text.
+        let mut lost = false;
         loop {
             let home: Home = Arc::default();
             let outcome = function(Tx { state: Some(state), home: Some(home.clone()) }).await;
             let back = home.lock().unwrap_or_else(PoisonError::into_inner).take();
             state = back.ok_or(Error::Ended)?;
-            let (value, error) = match outcome {
+            let (value, mut error) = match outcome {
                 Ok(value) => match state.commit().await {
                     Ok(()) => return Ok(value),
                     Err(error) => (Some(value), error),
@@ -472,25 +590,52 @@ impl Client {
                     (None, state.failed.take().unwrap_or(error))
                 }
             };
-            if state.unknown {
+            if state.unknown && is_once {
+                // Asking would forbid the number if it had no effect. Under the same number the
+                // transaction takes effect once in any case.
+                lost = true;
+            } else if state.unknown {
                 let Some(used) = number else {
                     return Err(Error::CommitUnknown(error.to_string()));
                 };
-                let took_effect = state.resolve(used, &mut attempts).await?;
+                let took_effect = state.resolve(used, &policy).await?;
                 match value {
-                    Some(value) if took_effect => return Ok(value),
+                    Some(value) if took_effect => {
+                        state.writes.lose();
+                        return Ok(value);
+                    }
                     None if took_effect => return Err(error),
-                    _ => number = Some(state.slot.next_number()),
+                    _ => {
+                        number = Some(state.slot.next_number());
+                        error = Error::Aborted(error.to_string());
+                    }
                 }
-            } else if error == Error::NeedsValues {
+            } else if let Error::Voided(_) = error {
+                // Another client has asked whether it took effect under this number.
+                number = number.map(|number| number + 1);
+                lost = false;
+            }
+            if error == Error::NeedsValues {
                 state.options.returning = true;
-            } else if error.is_retryable() || matches!(error, Error::Disconnected(_)) {
-                attempts.pause(error).await?;
+            } else if error.is_repeated_under_number() {
+                attempts.pause(error).await.map_err(|error| error.given_up(lost))?;
             } else {
                 return Err(error);
             }
             state.restart(number);
         }
+    }
+}
+
+/// Name of the request numbers of a text, which all clients share.
+pub(crate) fn once_name(text: &str) -> Result<String> {
+    let is_name = (1..=ONCE_BYTES_MAX).contains(&text.len())
+        && !text.contains(|c: char| c == ' ' || c.is_control());
+    if is_name {
+        Ok(format!("once:{text}"))
+    } else {
+        let text = "the text of `once` has 1 to 59 bytes, without spaces and controls";
+        Err(Error::Order(text.to_owned()))
     }
 }
 
@@ -500,7 +645,8 @@ impl State {
         self.number = number;
         self.stage = Stage::Fresh;
         self.queued.clear();
-        self.queued_count = 0;
+        self.queued_replies.clear();
+        self.writes = Writes::default();
         (self.committed, self.unknown) = (false, false);
         self.failed = None;
     }

@@ -25,14 +25,39 @@ async fn reciter(scripts: Vec<Vec<Act>>) -> (String, Arc<Mutex<Vec<String>>>) {
     let wrong = Arc::new(Mutex::new(Vec::new()));
     let failures = Arc::clone(&wrong);
     tokio::spawn(async move {
-        let mut held = vec![listener.accept().await.expect("the shared connection").0];
+        let (mut shared, _) = listener.accept().await.expect("the shared connection");
+        greet(&mut shared, &failures).await;
+        let mut held = vec![shared];
         for script in scripts {
-            let (stream, _) = listener.accept().await.expect("a connection");
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            greet(&mut stream, &failures).await;
             held.extend(recite(stream, &script, &failures).await);
         }
         std::future::pending::<()>().await;
     });
     (url, wrong)
+}
+
+/// Answers the first command of a connection.
+async fn greet(stream: &mut TcpStream, failures: &Mutex<Vec<String>>) {
+    hear(stream, &["HELLO 3"], failures).await;
+    stream.write_all(b"%0\r\n").await.expect("the client listens");
+}
+
+/// Reads as many commands as are expected, and notes if they are others.
+async fn hear(stream: &mut TcpStream, expected: &[&str], failures: &Mutex<Vec<String>>) {
+    let mut bytes = Vec::new();
+    let mut said: Vec<String> = Vec::new();
+    while said.len() < expected.len() {
+        if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+            break;
+        }
+        said = spoken(&bytes);
+    }
+    if said != *expected {
+        let failure = format!("expected {expected:?}, heard {said:?}");
+        failures.lock().expect("no panic").push(failure);
+    }
 }
 
 async fn recite(
@@ -42,20 +67,7 @@ async fn recite(
 ) -> Option<TcpStream> {
     for act in script {
         let (Act::Answer(expected, _) | Act::Vanish(expected)) = act;
-        let mut bytes = Vec::new();
-        let mut said: Vec<String> = Vec::new();
-        while said.len() < expected.len() {
-            if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
-                break;
-            }
-            said = spoken(&bytes);
-        }
-        if said != *expected {
-            failures
-                .lock()
-                .expect("no panic")
-                .push(format!("expected {expected:?}, heard {said:?}"));
-        }
+        hear(&mut stream, expected, failures).await;
         match act {
             Act::Answer(_, answer) => {
                 stream.write_all(answer.as_bytes()).await.expect("the client listens");
@@ -212,7 +224,7 @@ async fn a_refused_write_beside_a_commit_is_reported() {
     let mut tx = client.begin(TxOptions::default()).await.expect("a slot");
     tx.tell(Command::new("SET").arg("k")).await.expect("it is queued");
     let result = tx.commit().await;
-    assert!(matches!(&result, Err(error @ Error::WriteRefused(_)) if error.maybe_committed()));
+    assert!(matches!(&result, Err(error @ Error::WriteRefused(_)) if !error.maybe_committed()));
 }
 
 #[tokio::test]
@@ -224,7 +236,7 @@ async fn a_blind_transaction_that_was_discarded_says_why() {
     let mut tx = client.begin(TxOptions::default()).await.expect("a slot");
     tx.tell(Command::new("SET").arg("k")).await.expect("it is queued");
     let result = tx.commit().await;
-    assert_eq!(result, Err(Error::Refused("ERR wrong number of arguments".into())));
+    assert_eq!(result, Err(Error::Undone("ERR wrong number of arguments".into())));
 }
 
 #[tokio::test]
@@ -244,7 +256,7 @@ async fn a_run_is_undone_as_a_whole_and_how_others_wait_can_be_said() {
     for way in ways {
         results.push(client.run_with(way, |mut tx| async move { tx.set("k", 1).await }).await);
     }
-    assert!(matches!(&results[0], Err(Error::Refused(line)) if line.contains("WRONGTYPE")));
+    assert!(matches!(&results[0], Err(Error::Undone(line)) if line.contains("WRONGTYPE")));
     assert!(matches!(&results[1], Err(Error::WriteRefused(_))), "{results:?}");
     assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
 }
@@ -257,6 +269,163 @@ async fn a_batch_whose_reply_is_lost_is_sent_again_under_its_number() {
     let client = client(&url).await;
     let replies = client.batch().then(Command::new("INCRBY").arg("n").arg(1)).commit().await;
     assert_eq!(replies, Ok(vec![Ok(ClientReply::Int(5))]));
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_batch_takes_effect_only_if_its_guards_hold() {
+    const EXEC: &str = "EXEC IFEQ x 5 IFNE y 6 XX a NX b";
+    const GUARDED: &[&str] = &["CLIENT REQUEST me0 1", "MULTI", "INCRBY n 1", EXEC];
+    let no = Act::Answer(GUARDED, "+OK\r\n+OK\r\n+QUEUED\r\n_\r\n");
+    let (url, wrong) = reciter(vec![vec![no]]).await;
+    let client = client(&url).await;
+    let batch = client.batch().then(Command::new("INCRBY").arg("n").arg(1));
+    let batch = batch.if_equal("x", 5).if_not_equal("y", 6).if_exists("a").if_absent("b");
+    assert_eq!(batch.commit().await, Err(Error::Guard));
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+/// Adds to a number under a text, and returns the deferred reply.
+async fn add_once(client: &Client, text: &str) -> client::Result<client::Deferred<i64>> {
+    let add = || Command::new("INCRBY").arg("n").arg(1);
+    let options = TxOptions::default().once(text);
+    client.run_with(options, |mut tx| async move { tx.defer(add()).await }).await
+}
+
+const FIRST_ONCE: &[&str] =
+    &["CLIENT REQUEST once:order-7 1", "TXN BEGIN BLIND STRICT", "INCRBY n 1", "TXN COMMIT"];
+const ANSWERED: &str = "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:5\r\n";
+
+#[tokio::test]
+async fn a_lost_commit_under_a_text_is_sent_again_under_its_number() {
+    let again = Act::Answer(FIRST_ONCE, ANSWERED);
+    let (url, wrong) = reciter(vec![vec![Act::Vanish(FIRST_ONCE)], vec![again]]).await;
+    let deferred = add_once(&client(&url).await, "order-7").await.expect("it commits");
+    assert_eq!(deferred.value(), Ok(5));
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_number_of_a_text_that_is_void_is_followed_by_the_next_one() {
+    const NEXT: &[&str] =
+        &["CLIENT REQUEST once:order-7 2", "TXN BEGIN BLIND STRICT", "INCRBY n 1", "TXN COMMIT"];
+    const VOID: &str = "+OK\r\n+OK\r\n+QUEUED\r\n-VOIDED it was asked for\r\n";
+    let script = vec![Act::Answer(FIRST_ONCE, VOID), Act::Answer(NEXT, ANSWERED)];
+    let (url, wrong) = reciter(vec![script]).await;
+    let deferred = add_once(&client(&url).await, "order-7").await.expect("it commits");
+    assert_eq!(deferred.value(), Ok(5));
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_batch_under_a_text_goes_on_with_the_next_number() {
+    const FIRST: &[&str] = &["CLIENT REQUEST once:order-7 1", "MULTI", "INCRBY n 1", "EXEC"];
+    const NEXT: &[&str] = &["CLIENT REQUEST once:order-7 2", "MULTI", "INCRBY n 1", "EXEC"];
+    const VOID: &str = "+OK\r\n+OK\r\n+QUEUED\r\n-VOIDED it was asked for\r\n";
+    let script = vec![Act::Answer(FIRST, VOID), Act::Answer(NEXT, ANSWERED)];
+    let (url, wrong) = reciter(vec![script]).await;
+    let client = client(&url).await;
+    let add = Command::new("INCRBY").arg("n").arg(1);
+    let sum = client.batch().then(add.clone()).once("order-7").commit_last().await;
+    assert_eq!(sum, Ok(5));
+    let refused = client.batch().then(add).once("two words").commit().await;
+    assert!(matches!(refused, Err(Error::Order(_))), "{refused:?}");
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_repeated_text_says_that_its_replies_are_lost() {
+    const DONE: &str = "+OK\r\n+OK\r\n+QUEUED\r\n-REPEATED it took effect before\r\n";
+    let (url, wrong) = reciter(vec![vec![Act::Answer(FIRST_ONCE, DONE)]]).await;
+    let client = client(&url).await;
+    assert_eq!(add_once(&client, "order-7").await.err(), Some(Error::ReplyLost));
+    let longest = "x".repeat(59);
+    for wrong in ["", "two words", "line\n", &[longest.as_str(), "x"].concat()] {
+        let refused = add_once(&client, wrong).await.err();
+        assert!(matches!(refused, Some(Error::Order(_))), "{wrong:?}: {refused:?}");
+    }
+    let reading = TxOptions::default().readonly().once(longest.as_str());
+    let refused = client.run_with(reading, |_| async { Ok(()) }).await;
+    assert!(matches!(refused, Err(Error::Order(_))), "{refused:?}");
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_deferred_reply_is_known_after_the_commit_only() {
+    const ALL: &[&str] = &["TXN BEGIN", "INCRBY n 1", "GET x"];
+    let answered = "+OK\r\n:5\r\n$1\r\n7\r\n";
+    const COMMIT: &[&str] = &["TXN COMMIT"];
+    let script = vec![Act::Answer(ALL, answered), Act::Answer(COMMIT, "*0\r\n")];
+    let (url, wrong) = reciter(vec![script]).await;
+    let client = client(&url).await;
+    let mut tx = client.begin(TxOptions::default().returning()).await.expect("a slot");
+    let sum = tx.defer::<i64>(Command::new("INCRBY").arg("n").arg(1)).await.expect("it is queued");
+    assert!(matches!(sum.value(), Err(Error::Order(_))), "{sum:?}");
+    assert_eq!(tx.get("x").await, Ok(Some(7)));
+    assert!(matches!(sum.value(), Err(Error::Order(_))), "{sum:?}");
+    assert_eq!(tx.commit().await, Ok(()));
+    assert_eq!(sum.value(), Ok(5));
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_transaction_ends_when_its_caller_stops_waiting() {
+    const WAITS: &[&str] = &["TXN BEGIN BLIND", "GET x"];
+    let (url, wrong) = reciter(vec![vec![Act::Answer(WAITS, "+OK\r\n")], Vec::new()]).await;
+    let client = client(&url).await;
+    let mut tx = client.begin(TxOptions::default()).await.expect("a slot");
+    let read = tokio::time::timeout(Duration::from_millis(100), tx.get::<String>("x")).await;
+    assert!(read.is_err(), "{read:?}");
+    // What follows must not take effect outside of the transaction.
+    assert_eq!(tx.set("x", 1).await, Err(Error::Ended));
+    assert_eq!(tx.commit().await, Err(Error::Ended));
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_refused_beginning_is_repeated_only_if_no_write_was_taken_singly() {
+    const ALL: &[&str] =
+        &["CLIENT REQUEST me0 1", "TXN BEGIN BLIND STRICT", "SET x 1", "TXN COMMIT"];
+    const BUSY: &str = "+OK\r\n-BUSY wait\r\n-BUSY wait\r\n-BUSY wait\r\n";
+    const SINGLY: &str = "+OK\r\n-BUSY wait\r\n+OK\r\n-ERR there is no transaction\r\n";
+    let script = vec![Act::Answer(ALL, BUSY), Act::Answer(ALL, SINGLY)];
+    let (url, wrong) = reciter(vec![script]).await;
+    let client = client(&url).await;
+    let set = client.run(|mut tx| async move { tx.set("x", 1).await }).await;
+    assert!(matches!(set, Err(Error::CommitUnknown(_))), "{set:?}");
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn attempts_have_a_limit_and_the_last_error_is_kept() {
+    const ONE: &[&str] = &["CLIENT REQUEST me0 1", "TXN BEGIN BLIND STRICT", "GET x"];
+    const AGAIN: &[&str] = &["TXN ABORT", ONE[0], ONE[1], ONE[2]];
+    let script = vec![
+        Act::Answer(ONE, "+OK\r\n+OK\r\n-TXNABORT try again\r\n"),
+        Act::Answer(AGAIN, "+OK\r\n+OK\r\n+OK\r\n-TXNABORT try again\r\n"),
+    ];
+    let (url, wrong) = reciter(vec![script]).await;
+    let client = client(&url).await;
+    let twice = TxOptions::default().attempts_max(2);
+    let read = client.run_with(twice, |mut tx| async move { tx.get::<String>("x").await }).await;
+    let Err(Error::Deadline { attempts: 2, last }) = read else { panic!("{read:?}") };
+    assert_eq!(*last, Error::Aborted("TXNABORT try again".into()));
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_first_address_that_answers_is_used_until_the_client_is_closed() {
+    let dead = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let refusing = dead.local_addr().expect("an address");
+    drop(dead);
+    let (url, wrong) = reciter(Vec::new()).await;
+    let both = url.replace("redis://", &format!("redis://{refusing},"));
+    let client = client(&both).await;
+    client.close().await;
+    assert_eq!(client.get::<String>("x").await, Err(Error::Closed));
+    assert_eq!(add_once(&client, "order-7").await.err(), Some(Error::Closed));
+    let locked = client.lock("l", LockOptions::default()).await.err();
+    assert_eq!(locked, Some(Error::Closed));
     assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
 }
 

@@ -1,5 +1,5 @@
 //! Order of operations across shards: a specification that is small enough for checking all its
-//! executions. See `docs/internals/order.md`.
+//! executions. See `docs/internals/order/`.
 //!
 //! Some clients issue a few operations without waiting for replies. Messages may be late,
 //! duplicated and reordered; leaders may change at any moment, and a deposed one may go on for a

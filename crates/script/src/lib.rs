@@ -119,7 +119,14 @@ impl Interpreter for Luau {
         let (header, first) = text::header(text)?;
         let code = code_of(&text[first..], SCRIPT)?;
         let (name, no_writes) = (name_of(text), header.no_writes);
-        Ok(Arc::new(Script { name, text: text.clone(), no_writes, code, function: None, operation: None }))
+        Ok(Arc::new(Script {
+            name,
+            text: text.clone(),
+            no_writes,
+            code,
+            function: None,
+            operation: None,
+        }))
     }
 
     fn read_library(&self, text: &Blob) -> Result<Library, ErrorReply> {

@@ -9,6 +9,7 @@ use crate::command::Command;
 use crate::error::{Error, Result, checked};
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use tls::Tls;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, WriteHalf};
@@ -18,29 +19,57 @@ use wire::resp::{ClientReply, ReplyDecoder, ReplyLimits};
 
 const READ_BYTES: usize = 16 << 10;
 
-/// Address of a server, and credentials.
-#[derive(Clone, PartialEq, Eq)]
+/// Addresses of the machines of a database, and credentials.
 pub(crate) struct Address {
-    pub host: String,
-    pub port: u16,
+    places: Vec<Place>,
+    /// Index of the place to try first: the one that answered last.
+    first: AtomicUsize,
     pub user: Option<String>,
     pub password: Option<String>,
     /// Whether to use TLS.
     pub is_private: bool,
 }
 
-impl Address {
-    /// Reads `redis[s]://[user[:password]@]host[:port]`; `:password@` alone is the user `default`.
-    pub fn parse(url: &str) -> Result<Self> {
-        let wrong = |what: &str| {
-            Error::Url(format!("{what}; a URL is redis[s]://[user[:password]@]host[:port]"))
+/// Host and port of a machine.
+struct Place {
+    host: String,
+    port: u16,
+}
+
+impl Place {
+    fn parse(text: &str) -> Result<Self> {
+        let colon = text.rfind(':').filter(|at| !text[*at..].contains(']'));
+        let (host, port) = match colon {
+            None => (text, 6379),
+            Some(at) => {
+                let port = text[at + 1..].parse().map_err(|_| wrong("the port is no number"))?;
+                (&text[..at], port)
+            }
         };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err(wrong("there is no host"));
+        }
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+fn wrong(what: &str) -> Error {
+    Error::Url(format!(
+        "{what}; a URL is redis[s]://[user[:password]@]host[:port][,host[:port]]..."
+    ))
+}
+
+impl Address {
+    /// Reads `redis[s]://[user[:password]@]host[:port][,host[:port]]...`; `:password@` alone is the
+    /// user `default`.
+    pub fn parse(url: &str) -> Result<Self> {
         let after = |schemes: [&str; 2]| schemes.iter().find_map(|scheme| url.strip_prefix(scheme));
         let private = after(["rediss://", "clarets://"]);
         let rest = private.or_else(|| after(["redis://", "claret://"]));
         let rest = rest.ok_or_else(|| wrong("the scheme must be redis or rediss"))?;
         let rest = rest.split('/').next().unwrap_or_default();
-        let (login, place) = rest.rsplit_once('@').map_or((None, rest), |(l, p)| (Some(l), p));
+        let (login, places) = rest.rsplit_once('@').map_or((None, rest), |(l, p)| (Some(l), p));
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, "")))
         {
             None => (None, None),
@@ -49,20 +78,9 @@ impl Address {
                 Some(password).filter(|p| !p.is_empty()).map(decoded).transpose()?,
             ),
         };
-        let colon = place.rfind(':').filter(|at| !place[*at..].contains(']'));
-        let (host, port) = match colon {
-            None => (place, 6379),
-            Some(at) => {
-                let port = place[at + 1..].parse().map_err(|_| wrong("the port is no number"))?;
-                (&place[..at], port)
-            }
-        };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        if host.is_empty() {
-            return Err(wrong("there is no host"));
-        }
         let is_private = private.is_some();
-        Ok(Self { host: host.to_owned(), port, user, password, is_private })
+        let places = places.split(',').map(Place::parse).collect::<Result<_>>()?;
+        Ok(Self { places, first: AtomicUsize::new(0), user, password, is_private })
     }
 }
 
@@ -118,16 +136,16 @@ impl Reader {
     }
 }
 
-/// Connects and returns both halves, encrypted if the address requires it.
+/// Connects and returns both halves, encrypted if TLS is given.
 async fn halves(
-    address: &Address,
-    tls: &Tls,
+    place: &Place,
+    tls: Option<&Tls>,
 ) -> Result<(Box<dyn AsyncRead + Send + Sync + Unpin>, Writer)> {
     let failed = |error: io::Error| Error::Connect(error.to_string());
-    let stream = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(failed)?;
+    let stream = TcpStream::connect((place.host.as_str(), place.port)).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
-    if address.is_private {
-        let (half, writer) = tls.connect(&address.host, stream).await?;
+    if let Some(tls) = tls {
+        let (half, writer) = tls.connect(&place.host, stream).await?;
         return Ok((Box::new(half), Writer::Private(writer)));
     }
     let (half, writer) = stream.into_split();
@@ -176,6 +194,25 @@ impl AsyncWrite for Writer {
     }
 }
 
+/// The first command of a connection, which chooses the protocol and logs in. The file with the
+/// password is read each time, so that a new one takes effect.
+fn greeting(address: &Address, options: &Options) -> Result<Command> {
+    let greeting = Command::new("HELLO").arg(3);
+    let password = match &options.password_file {
+        None => address.password.clone(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Error::Connect(format!("{}: {error}", path.display())))?;
+            text.lines().next().map(str::to_owned)
+        }
+    };
+    let user = address.user.as_deref().unwrap_or("default");
+    Ok(match password {
+        Some(password) => greeting.arg("AUTH").arg(user).arg(password),
+        None => greeting,
+    })
+}
+
 /// A connection that counts its outstanding replies.
 pub(crate) struct Connection {
     pub reader: Reader,
@@ -186,21 +223,38 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects and authenticates.
+    /// Connects to the machine that answered last, or else to the next one that answers.
     pub async fn open(address: &Address, options: &Options) -> Result<Self> {
-        let (half, writer) =
-            tokio::time::timeout(options.connect_timeout, halves(address, &options.tls))
-                .await
-                .map_err(|_| Error::Connect("no answer in time".into()))??;
+        let greeting = greeting(address, options)?;
+        let tls = address.is_private.then_some(&options.tls);
+        let (first, count) = (address.first.load(Ordering::Relaxed), address.places.len());
+        let mut failures = Vec::new();
+        for index in (0..count).map(|step| (first + step) % count) {
+            let opened = Self::greeted(&address.places[index], tls, &greeting);
+            match tokio::time::timeout(options.connect_timeout, opened).await {
+                Ok(Ok(connection)) => {
+                    address.first.store(index, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                Ok(Err(Error::Connect(reason) | Error::Disconnected(reason))) => {
+                    failures.push(reason);
+                }
+                Ok(Err(error)) => return Err(error),
+                Err(_) => failures.push("no answer in time".into()),
+            }
+        }
+        Err(Error::Connect(failures.join("; ")))
+    }
+
+    /// Connects to one machine and waits for its answer to the greeting.
+    async fn greeted(place: &Place, tls: Option<&Tls>, greeting: &Command) -> Result<Self> {
+        let (half, writer) = halves(place, tls).await?;
         let reader = Reader { half, decoder: ReplyDecoder::new(), input: Vec::new(), consumed: 0 };
         let mut connection = Self { reader, writer, owed: 0, torn: false };
-        if let Some(password) = &address.password {
-            let user = address.user.as_deref().unwrap_or("default");
-            let mut bytes = Vec::new();
-            Command::new("AUTH").arg(user).arg(password.as_str()).encode(&mut bytes);
-            for reply in connection.exchange(&bytes, 1).await? {
-                checked(reply)?;
-            }
+        let mut bytes = Vec::new();
+        greeting.encode(&mut bytes);
+        for reply in connection.exchange(&bytes, 1).await? {
+            checked(reply)?;
         }
         Ok(connection)
     }
@@ -248,7 +302,15 @@ mod tests {
 
     #[test]
     fn urls_name_host_port_and_login() {
-        let parse = |url| Address::parse(url).map(|a| (a.host, a.port, a.user, a.password)).ok();
+        let places = |url| {
+            let places = Address::parse(url).ok()?.places;
+            Some(places.into_iter().map(|place| (place.host, place.port)).collect::<Vec<_>>())
+        };
+        let parse = |url| {
+            let (host, port) = places(url)?.pop()?;
+            let address = Address::parse(url).ok()?;
+            Some((host, port, address.user, address.password))
+        };
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(parse("redis://db"), Some(("db".into(), 6379, None, None)));
         assert_eq!(parse("redis://[::1]:7000/0"), Some(("::1".into(), 7000, None, None)));
@@ -260,7 +322,11 @@ mod tests {
         assert_eq!(parse("redis://:secret@db"), Some(("db".into(), 6379, None, some("secret"))));
         let private = |url| Address::parse(url).map(|address| address.is_private).ok();
         assert_eq!((private("rediss://db"), private("redis://db")), (Some(true), Some(false)));
-        for wrong in ["db:1", "http://db", "redis://", "redis://db:x", "redis://a%zz@db"] {
+        let two = vec![("one".to_owned(), 7000), ("::1".to_owned(), 6379)];
+        assert_eq!(places("redis://ann@one:7000,[::1]/0"), Some(two));
+        for wrong in
+            ["db:1", "http://db", "redis://", "redis://db:x", "redis://a%zz@db", "redis://a,,b"]
+        {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
     }

@@ -73,7 +73,7 @@ impl Observation {
         let mut attempts = Attempts::new(&self.client.options().retry);
         loop {
             let asked = Instant::now();
-            let told = slot.exchange_or_close(&out, 1).await;
+            let told = slot.exchange(&out, 1).await;
             let told = told.and_then(|mut told| checked(told.pop().unwrap_or(ClientReply::Nil)));
             match told {
                 Ok(ClientReply::Nil) => attempts = Attempts::new(&self.client.options().retry),
@@ -82,7 +82,7 @@ impl Observation {
                     self.seen = version;
                     return Ok(leader);
                 }
-                Err(error) if error.is_retryable() || error.maybe_committed() => {
+                Err(error) if error.may_be_sent_again(true) => {
                     if asked.elapsed() > super::lock::LONG_WAIT {
                         attempts = Attempts::new(&self.client.options().retry);
                     }

@@ -270,6 +270,12 @@ impl Lock {
         if self.left().is_zero() { Err(self.lease.is_lost()) } else { Ok(()) }
     }
 
+    /// Ends the renewal of the lease, as if this process had been stopped: for tests of what a
+    /// program does when it loses a lock.
+    pub fn stop_renewing(&self) {
+        self.keeper.abort();
+    }
+
     /// Waits until the lock can no longer be relied on, which is before its lease ends.
     pub async fn lost(&self) {
         self.lease.is_over().await;
@@ -421,6 +427,20 @@ impl Client {
         options: LockOptions,
         command: Command,
     ) -> Result<T> {
+        let (_, reply) = self.section_with_token(name, options, command).await?;
+        Ok(reply)
+    }
+
+    /// [`Client::section`], with the fencing token of the section before the reply.
+    ///
+    /// # Errors
+    /// As [`Client::section`].
+    pub async fn section_with_token<T: FromReply>(
+        &self,
+        name: impl crate::command::ToArg,
+        options: LockOptions,
+        command: Command,
+    ) -> Result<(u64, T)> {
         let mut bytes = Vec::new();
         name.write(&mut bytes);
         let mut slot = self.waiting_slot();
@@ -429,7 +449,7 @@ impl Client {
             |out: &mut Vec<u8>| options.section(&bytes, options.left(begun), &command, out);
         let Turn { told, again, .. } = self.turn(&mut slot, 5, section, carried_out).await?;
         match told {
-            Some(reply) => T::from_reply(checked(reply)?),
+            Some((token, reply)) => Ok((u64::from_reply(token)?, T::from_reply(checked(reply)?)?)),
             None if again => {
                 let text = "the lock was not free in time, and the request was repeated";
                 Err(Error::CommitUnknown(text.to_owned()))
@@ -448,21 +468,22 @@ impl Client {
         read: fn(Vec<ClientReply>) -> Result<T>,
     ) -> Result<Turn<T>> {
         let policy = &self.options().retry;
-        let (number, mut again) = (slot.next_number(), false);
+        let (number, mut again, mut lost) = (slot.next_number(), false, false);
         let mut attempts = Attempts::new(policy);
         loop {
             let asked = Instant::now();
             let mut out = Vec::new();
             slot.push_number(number, &mut out);
             encode(&mut out);
-            match slot.exchange_or_close(&out, replies).await.and_then(read) {
+            match slot.exchange(&out, replies).await.and_then(read) {
                 Ok(told) => return Ok(Turn { told, asked, again }),
-                Err(error) if error.is_retryable() || matches!(error, Error::Disconnected(_)) => {
+                Err(error) if error.is_repeated_under_number() => {
                     again = true;
+                    lost |= error.maybe_committed();
                     if asked.elapsed() > LONG_WAIT {
                         attempts = Attempts::new(policy);
                     }
-                    attempts.pause(error).await?;
+                    attempts.pause(error).await.map_err(|error| error.given_up(lost))?;
                 }
                 Err(error) => return Err(error),
             }
@@ -479,15 +500,18 @@ pub(crate) struct Turn<T> {
     pub again: bool,
 }
 
-/// The reply of a section's command, if the section was admitted.
-fn carried_out(replies: Vec<ClientReply>) -> Result<Option<ClientReply>> {
+/// The token of a section and the reply of its command, if the section was admitted.
+fn carried_out(replies: Vec<ClientReply>) -> Result<Option<(ClientReply, ClientReply)>> {
     let mut last = ClientReply::Nil;
     for reply in replies {
         last = checked(reply)?;
     }
     match last {
         ClientReply::Nil => Ok(None),
-        ClientReply::Array(mut items) if items.len() == 2 => Ok(items.pop()),
+        ClientReply::Array(items) => match <[ClientReply; 2]>::try_from(items) {
+            Ok([token, reply]) => Ok(Some((token, reply))),
+            Err(items) => Err(Error::unexpected("a token and a reply", &ClientReply::Array(items))),
+        },
         other => Err(Error::unexpected("a token and a reply", &other)),
     }
 }

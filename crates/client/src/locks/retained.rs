@@ -82,6 +82,8 @@ struct Shared {
     door: Arc<Mutex<Room>>,
     /// Number of tasks that wait for the mutex.
     waiting: AtomicUsize,
+    /// Whether the lock was given back for good.
+    over: AtomicBool,
 }
 
 /// State behind the mutex.
@@ -161,6 +163,10 @@ impl Drop for Waiting<'_> {
 }
 
 impl Shared {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
     fn none_wait(&self) -> bool {
         self.waiting.load(Ordering::Acquire) == 0
     }
@@ -174,6 +180,7 @@ impl Shared {
     fn settle(&self, room: &mut Room) {
         let none_wait = self.none_wait();
         let over = |grant: &Grant| grant.is_over(&self.options) || grant.is_recalled() && none_wait;
+        let over = |grant: &Grant| self.is_over() || over(grant);
         if room.grant.as_ref().is_some_and(over) {
             room.give_back();
         } else {
@@ -258,7 +265,7 @@ async fn wanted(client: &Client, lease: &Lease, within: Duration) -> Result<Opti
     let mut slot = client.waiting_slot();
     let mut out = Vec::new();
     lease.command("LOCK.WANTED").arg("TIMEOUT").arg(millis(within)).encode(&mut out);
-    match slot.exchange_or_close(&out, 1).await?.pop().map(checked).transpose()? {
+    match slot.exchange(&out, 1).await?.pop().map(checked).transpose()? {
         None | Some(ClientReply::Nil) => Ok(None),
         Some(reply) => i64::from_reply(reply).map(Some),
     }
@@ -286,6 +293,9 @@ impl Retained {
             waiting.enter();
             door
         };
+        if shared.is_over() {
+            return Err(Error::Closed);
+        }
         if door.grant.as_ref().is_none_or(|grant| grant.is_over(&shared.options)) {
             door.give_back();
             shared.ask(&mut door, left()).await?;
@@ -299,6 +309,23 @@ impl Retained {
         grant.let_in += u32::from(grant.is_recalled());
         let lease = Arc::clone(&grant.lock.lease);
         Ok(Stay { shared: Arc::clone(shared), door, lease, token })
+    }
+
+    /// Gives the lock back for good, at once or at the end of the present stay: its clones let no
+    /// task in any more ([`Error::Closed`]).
+    ///
+    /// # Errors
+    /// As [`Lock::release`]. The lock then ends with its lease.
+    pub async fn give_back(self) -> Result<()> {
+        self.shared.over.store(true, Ordering::Release);
+        let grant = match self.shared.door.try_lock() {
+            Ok(mut door) => door.grant.take(),
+            Err(_) => None,
+        };
+        match grant {
+            Some(grant) => grant.lock.release().await.map(drop),
+            None => Ok(()),
+        }
     }
 }
 
@@ -382,6 +409,7 @@ impl Client {
             options,
             door: Arc::default(),
             waiting: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
         };
         Retained { shared: Arc::new(shared) }
     }
