@@ -1,25 +1,32 @@
 #!/usr/bin/env python3
 """Agent of the Python client: does what the stories ask for with the package ``claret``.
 
-It needs redis-py and the folder ``python`` of the repository on its path. Each request has a
-thread of its own. Absent, because the client does not offer it: ``cancel``, and the option
-``addresses``.
+It needs redis-py and the folder ``python`` of the repository on its path. ``CLARET_DRIVER`` says with
+which client: ``blocking``, where each request has a thread of its own, or ``asyncio``, where it has a
+task. What a request does is written once, as a generator: it yields what the blocking client has
+returned already, and what a task has to await.
 """
 
+import asyncio
+import inspect
 import json
+import os
 import sys
 import threading
 
 import redis
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import claret
+from claret import aio
 
 OFFERS = (
-    "hello open close command run resume batch dispatch lock unlock held fenced stop_renewing "
-    "campaign proclaim resign leader observe barrier retained enter give_back define operate "
-    "once guards"
+    "hello open close command run resume cancel batch dispatch lock unlock held fenced "
+    "stop_renewing section campaign proclaim resign leader observe barrier retained enter "
+    "give_back define migrate operate "
+    "once guards addresses near next tls password_file closed"
 ).split()
 
 # Kinds of the client's errors. The first one that fits counts.
@@ -32,9 +39,13 @@ KINDS = (
     (claret.NotAcquired, "not_acquired"),
     (claret.OrderError, "order"),
     (claret.TransactionClosed, "closed"),
+    (claret.ClientClosed, "closed"),
     (claret.ConflictError, "conflict"),
     (claret.BusyError, "busy"),
     (claret.CommitUnknown, "unknown"),
+    (claret.Cancelled, "cancelled"),
+    (asyncio.CancelledError, "cancelled"),
+    (redis.AuthenticationError, "rejected"),
     (redis.ConnectionError, "connection"),
     (redis.TimeoutError, "connection"),
     (redis.ResponseError, "rejected"),
@@ -60,7 +71,7 @@ def described(error):
     return {
         "kind": kind,
         "retryable": bool(getattr(error, "retryable", False)),
-        "may_have_happened": kind == "unknown",
+        "may_have_happened": kind == "unknown" or getattr(error, "maybe_committed", False),
         "message": f"{type(error).__name__}: {error}",
     }
 
@@ -86,26 +97,181 @@ def options_of(request, *names):
     return {name: request[name] for name in names if name in request}
 
 
-class Pauses:
-    """Pauses of transactions, each ended by another request."""
+class Threads:
+    """Carries requests out with the blocking client, each in a thread."""
+
+    client = claret.Claret
+    retry = Retry(NoBackoff(), 0)
 
     def __init__(self):
-        self._lock = threading.Lock()
-        self._ended = {}
+        # For each request, its :class:`claret.Cancel`, and the event that ends its pause.
+        self._under_way = {}
 
-    def _of(self, number):
-        with self._lock:
-            return self._ended.setdefault(number, threading.Event())
+    def serve(self, agent):
+        """Answers the requests on standard input until it ends."""
+        for line in sys.stdin:
+            request = json.loads(line)
+            self._under_way[request["id"]] = (claret.Cancel(), threading.Event())
+            steps = agent.answer(request)
+            threading.Thread(target=self._carry_out, args=(steps,), daemon=True).start()
 
-    def wait(self, number):
+    def function(self, body):
+        """The function of a transaction."""
+        return lambda tx: self._carry_out(body(tx))
+
+    @staticmethod
+    def _carry_out(steps):
+        value = None
+        while True:
+            try:
+                value = steps.send(value)
+            except StopIteration as end:
+                return end.value
+
+    def pause(self, number):
         """Waits until the pause of a request is ended."""
-        event = self._of(number)
-        event.wait()
-        event.clear()
+        cancel, ended = self._under_way[number]
+        ended.wait()
+        ended.clear()
+        cancel.check()
 
-    def end(self, number):
+    def resume(self, number):
         """Ends the pause of a request."""
-        self._of(number).set()
+        self._under_way[number][1].set()
+
+    def cancel(self, number):
+        """Gives a request up."""
+        self._under_way[number][0].cancel()
+        self.resume(number)
+
+    def giving_up(self, request):
+        """The argument by which a call can be given up."""
+        return {"cancel": self._under_way[request["id"]][0]}
+
+    @staticmethod
+    def close(db):
+        """Closes a client."""
+        db.close()
+
+    @staticmethod
+    def begin(dispatch):
+        """Begins a dispatch."""
+        return dispatch.__enter__()
+
+    @staticmethod
+    def end(dispatch):
+        """Ends a dispatch, of which the errors were seen."""
+        dispatch.__exit__(None, None, None)
+
+    @staticmethod
+    def result(future):
+        """The reply of a dispatched command."""
+        return future.result()
+
+    @staticmethod
+    def following(leaders):
+        """The next leader of an election."""
+        return next(leaders)
+
+    @staticmethod
+    def stop_renewing(lock):
+        """Ends the renewals of a lock, which the client does not offer."""
+        lock._stop.set()
+
+
+class Tasks:
+    """Carries requests out with the client for asyncio, each in a task."""
+
+    client = aio.Claret
+    retry = AsyncRetry(NoBackoff(), 0)
+
+    def __init__(self):
+        # For each request, its task, and the event that ends its pause.
+        self._under_way = {}
+
+    def serve(self, agent):
+        """Answers the requests on standard input until it ends."""
+        asyncio.run(self._serve(agent))
+
+    async def _serve(self, agent):
+        loop = asyncio.get_running_loop()
+        while True:
+            line = await loop.run_in_executor(None, sys.stdin.readline)
+            if not line:
+                return
+            request = json.loads(line)
+            task = loop.create_task(self._carry_out(agent.answer(request)))
+            self._under_way[request["id"]] = (task, asyncio.Event())
+
+    def function(self, body):
+        """The function of a transaction."""
+
+        async def function(tx):
+            return await self._carry_out(body(tx))
+
+        return function
+
+    @staticmethod
+    async def _carry_out(steps):
+        value = error = None
+        while True:
+            try:
+                value = steps.send(value) if error is None else steps.throw(error)
+            except StopIteration as end:
+                return end.value
+            error = None
+            if inspect.isawaitable(value):
+                try:
+                    value = await value
+                except BaseException as raised:  # The generator deals with it.
+                    error = raised
+
+    async def pause(self, number):
+        """Waits until the pause of a request is ended."""
+        await self._under_way[number][1].wait()
+        self._under_way[number][1].clear()
+
+    def resume(self, number):
+        """Ends the pause of a request."""
+        self._under_way[number][1].set()
+
+    def cancel(self, number):
+        """Gives a request up."""
+        self._under_way[number][0].cancel()
+
+    def giving_up(self, _):
+        """A task is cancelled, which takes no argument."""
+        return {}
+
+    @staticmethod
+    def close(db):
+        """Closes a client."""
+        return db.aclose()
+
+    @staticmethod
+    def begin(dispatch):
+        """Begins a dispatch."""
+        return dispatch.__aenter__()
+
+    @staticmethod
+    def end(dispatch):
+        """Ends a dispatch, of which the errors were seen."""
+        return dispatch.__aexit__(None, None, None)
+
+    @staticmethod
+    def result(reply):
+        """The reply of a dispatched command."""
+        return reply
+
+    @staticmethod
+    def following(leaders):
+        """The next leader of an election."""
+        return leaders.__anext__()
+
+    @staticmethod
+    def stop_renewing(lock):
+        """Ends the renewals of a lock, which the client does not offer."""
+        lock._keeper.cancel()
 
 
 class Body:
@@ -124,17 +290,17 @@ class Body:
             if "ask" in step:
                 words = [self._value(word, known) for word in step["ask"]]
                 commands = tx.for_update if step.get("update") else tx
-                known[step.get("as")] = commands.execute_command(*words)
+                known[step.get("as")] = yield commands.execute_command(*words)
             elif "write" in step:
                 words = [self._value(word, known) for word in step["write"]]
-                known[step.get("as")] = tx.execute_command(*words)
+                known[step.get("as")] = yield tx.execute_command(*words)
             elif "pause" in step:
                 if self.attempts == 1:
-                    self._pause(step["pause"])
+                    yield self._pause(step["pause"])
             elif "use" in step:
-                tx.execute_command("SET", "used", known[step["use"]])
+                yield tx.execute_command("SET", "used", known[step["use"]])
             elif "require" in step:
-                tx.require(self._locks[step["require"]])
+                yield tx.require(self._locks[step["require"]])
             elif "fail" in step:
                 raise BodyFailed(step["fail"])
             elif "return" in step:
@@ -164,21 +330,25 @@ def settled(value):
 
 
 class Agent:
-    """State of the agent: clients, locks and elections, kept locks, and pauses, by name."""
+    """State of the agent: clients, locks and elections, and kept locks, by name."""
 
-    def __init__(self, write):
+    def __init__(self, driver, write):
+        self._driver = driver
         self._write = write
         self._clients = {}
         self._locks = {}
         self._kept = {}
-        self._pauses = Pauses()
 
     def answer(self, request):
         """Carries a request out and writes its answer."""
         try:
             value = getattr(self, f"_{request['do']}")(request)
+            if inspect.isgenerator(value):
+                value = yield from value
+            else:
+                value = yield value
             answer = {"value": plain(value)}
-        except Exception as error:  # Whatever happens, the runner is to be told.
+        except BaseException as error:  # Whatever happens, the runner is to be told.
             answer = {"error": described(error)}
         self._write({"id": request["id"], **answer})
 
@@ -189,15 +359,12 @@ class Agent:
         return {"client": "python", "offers": OFFERS}
 
     def _open(self, request):
-        [address] = request["addresses"]
-        host, _, port = address.rpartition(":")
-        db = claret.Claret(
-            host=host,
-            port=int(port),
-            decode_responses=True,
-            protocol=3,
-            # A command that redis-py repeats by itself may take effect twice.
-            retry=Retry(NoBackoff(), 0),
+        how = options_of(request, "addresses", "username", "password_file")
+        if "tls" in request:
+            how.update(ssl=True, ssl_ca_certs=request["tls"])
+        # A command that redis-py repeats by itself may take effect twice.
+        db = self._driver.client(
+            decode_responses=True, protocol=3, retry=self._driver.retry, **how
         )
         # Replies as the server gives them: redis-py would make `True` of `OK`.
         for name in set(db.response_callbacks) - {"COMMAND"}:
@@ -205,14 +372,14 @@ class Agent:
         self._clients[request["client"]] = db
 
     def _close(self, request):
-        self._clients.pop(request["client"]).close()
+        return self._driver.close(self._db(request))
 
     def _command(self, request):
         try:
-            return self._db(request).execute_command(*request["words"])
+            return (yield self._db(request).execute_command(*request["words"]))
+        except (claret.NotReached, redis.AuthenticationError):
+            raise
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            if isinstance(error.__context__, ConnectionRefusedError):
-                raise
             raise Lost(str(error)) from error
 
     def _run(self, request):
@@ -220,22 +387,26 @@ class Agent:
 
         def pause(at):
             self._write({"id": request["id"], "event": "paused", "at": at})
-            self._pauses.wait(request["id"])
+            return self._driver.pause(request["id"])
 
         policy = options_of(options, "attempts_max")
         if "deadline" in options:
             policy["deadline_s"] = seconds(options["deadline"])
         body = Body(request["body"], self._locks, pause)
-        value = self._db(request).run(
-            body,
+        value = yield self._db(request).run(
+            self._driver.function(body),
             for_update=options.get("update", False),
             policy=claret.RetryPolicy(**policy),
             **options_of(options, "strict", "readonly", "once"),
+            **self._driver.giving_up(request),
         )
         return {"value": plain(settled(value)), "attempts": body.attempts}
 
     def _resume(self, request):
-        self._pauses.end(request["request"])
+        self._driver.resume(request["request"])
+
+    def _cancel(self, request):
+        self._driver.cancel(request["request"])
 
     def _batch(self, request):
         batch = self._db(request).batch()
@@ -246,18 +417,28 @@ class Agent:
         return batch.execute()
 
     def _dispatch(self, request):
-        with self._db(request).dispatch() as dispatch:
-            futures = [dispatch.execute_command(*words) for words in request["commands"]]
-            return [self._outcome(future) for future in futures]
-
-    @staticmethod
-    def _outcome(future):
-        error = future.exception()
-        return future.result() if error is None else {"error": described(error)}
+        dispatch, outcomes = self._db(request).dispatch(), []
+        yield self._driver.begin(dispatch)
+        try:
+            for future in [dispatch.execute_command(*words) for words in request["commands"]]:
+                try:
+                    outcomes.append((yield self._driver.result(future)))
+                except redis.RedisError as error:
+                    outcomes.append({"error": described(error)})
+        finally:
+            yield self._driver.end(dispatch)
+        return outcomes
 
     def _lock(self, request):
-        how = options_of(request, "shared", "limit", "owner", "detect")
+        how = options_of(request, "shared", "limit", "owner", "detect", "near", "next")
         return self._acquired(request, self._db(request).lock(*self._held_by(request), **how))
+
+    def _section(self, request):
+        how = options_of(request, "shared", "limit", "owner", "detect")
+        how.update(timeout=seconds(request.get("timeout")), **self._driver.giving_up(request))
+        section = self._db(request).section(request["name"], **how)
+        value = yield section.execute_command(*request["words"])
+        return {"value": value, "token": section.token}
 
     def _campaign(self, request):
         name, lease = self._held_by(request)
@@ -272,13 +453,14 @@ class Agent:
         return self._acquired(request, self._kept[request["retained"]].lock())
 
     def _acquired(self, request, lock):
-        if not lock.acquire(seconds(request.get("timeout"))):
+        timeout = seconds(request.get("timeout"))
+        if not (yield lock.acquire(timeout, **self._driver.giving_up(request))):
             raise claret.NotAcquired(f"{lock.name!r} was not free in time")
         self._locks[request["as"]] = lock
         return {"token": lock.token}
 
     def _unlock(self, request):
-        self._locks.pop(request["lock"]).release()
+        yield self._locks.pop(request["lock"]).release()
 
     def _held(self, request):
         return self._locks[request["lock"]].left > 0
@@ -287,41 +469,43 @@ class Agent:
         return self._locks[request["lock"]].fence(*request["words"])
 
     def _stop_renewing(self, request):
-        # Nothing that the client offers: the thread that renews is told to end.
-        self._locks[request["lock"]]._stop.set()
+        self._driver.stop_renewing(self._locks[request["lock"]])
 
     def _proclaim(self, request):
-        self._locks[request["election"]].proclaim(request["value"])
+        yield self._locks[request["election"]].proclaim(request["value"])
 
     def _resign(self, request):
-        self._locks.pop(request["election"]).resign()
+        yield self._locks.pop(request["election"]).resign()
 
     def _leader(self, request):
-        leader = self._db(request).election(request["name"]).leader()
+        leader = yield self._db(request).election(request["name"]).leader()
         return None if leader is None else leader.value
 
     def _observe(self, request):
-        values = []
-        for leader in self._db(request).election(request["name"]).observe():
+        values, leaders = [], self._db(request).election(request["name"]).observe()
+        while len(values) < request["count"]:
+            leader = yield self._driver.following(leaders)
             if leader is not None:
                 values.append(leader.value)
-            if len(values) == request["count"]:
-                return values
         return values
 
     def _barrier(self, request):
         barrier = self._db(request).barrier(request["name"], request["parties"])
-        return barrier.wait(seconds(request.get("timeout")))
+        timeout = seconds(request.get("timeout"))
+        return barrier.wait(timeout, **self._driver.giving_up(request))
 
     def _retained(self, request):
         name, lease = self._held_by(request)
         self._kept[request["as"]] = self._db(request).retained(name, lease)
 
     def _give_back(self, request):
-        self._kept.pop(request["retained"]).close()
+        return self._kept.pop(request["retained"]).close()
 
     def _define(self, request):
         return claret.Type(request["definition"]).define(self._db(request))
+
+    def _migrate(self, request):
+        return claret.Type(request["definition"]).migrate(self._db(request))
 
     def _operate(self, request):
         value = claret.Type(request["definition"])(self._db(request), request["key"])
@@ -337,10 +521,9 @@ def main():
             sys.stdout.write(json.dumps(answer, ensure_ascii=False) + "\n")
             sys.stdout.flush()
 
-    agent = Agent(write)
-    for line in sys.stdin:
-        request = json.loads(line)
-        threading.Thread(target=agent.answer, args=(request,), daemon=True).start()
+    drivers = {"blocking": Threads, "asyncio": Tasks}
+    driver = drivers[os.environ.get("CLARET_DRIVER", "blocking")]()
+    driver.serve(Agent(driver, write))
 
 
 if __name__ == "__main__":

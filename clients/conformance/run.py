@@ -2,8 +2,11 @@
 """Carries out the stories of `stories/` with agents of clients; see `README.md`."""
 
 import argparse
+import concurrent.futures
 import json
 import os
+import pathlib
+import re
 import shutil
 import signal
 import sys
@@ -13,7 +16,7 @@ from runner.agents import AGENTS, AgentError, Workshop
 from runner.play import Failure, Play
 from runner.server import ServerError
 from runner.stories import StoryError, chosen, needs
-from runner.table import table
+from runner.table import sums, table
 
 
 def arguments():
@@ -27,6 +30,8 @@ def arguments():
         metavar="FILE[:TEXT]",
         help="only the stories of this file, of which the name contains the text",
     )
+    parser.add_argument("--jobs", type=int, default=1, help="clients to examine side by side")
+    parser.add_argument("--sums", metavar="PAGE", help="a page whose table of sums is to be written")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     given = parser.parse_args()
     if shutil.which(given.server) is None:
@@ -85,7 +90,7 @@ class Run:
             return "absent", f"it does not offer {', '.join(lacking)}"
         agent, play = self._agent, None
         try:
-            play = Play(agent, self._binary)
+            play = Play(agent, self._binary, story)
             play.carry_out(story)
             return "ok", ""
         except (Failure, ServerError, AgentError) as error:
@@ -97,6 +102,15 @@ class Run:
                 play.end()
 
 
+def write_sums(page, rows):
+    """Replaces the table of a page that begins like that of the sums."""
+    text = page.read_text(encoding="utf-8")
+    table_of_sums = re.compile(r"^\| stories \|.*\n(\|.*\n)*", re.M)
+    if not table_of_sums.search(text):
+        raise SystemExit(f"{page} has no table that begins with 'stories'")
+    page.write_text(table_of_sums.sub(lambda _: rows, text, count=1), encoding="utf-8")
+
+
 def main():
     """Runs the command and returns its exit code."""
     given = arguments()
@@ -104,10 +118,10 @@ def main():
     workshop = Workshop()
     try:
         stories = chosen(given.story)
-        results = []
-        for name in given.clients:
-            run = Run(workshop, name, given.server, given.json)
-            results += run.carry_out(stories)
+        runs = [Run(workshop, name, given.server, given.json) for name in given.clients]
+        with concurrent.futures.ThreadPoolExecutor(given.jobs) as jobs:
+            of_each = jobs.map(lambda run: run.carry_out(stories), runs)
+            results = [result for results in of_each for result in results]
     except StoryError as error:
         print(error, file=sys.stderr)
         return 2
@@ -116,6 +130,8 @@ def main():
         return 130
     finally:
         workshop.close()
+    if given.sums:
+        write_sums(pathlib.Path(given.sums), sums(given.clients, results))
     print(json.dumps(results, indent=1) if given.json else table(given.clients, results))
     return 1 if any(result["status"] == "failed" for result in results) else 0
 

@@ -141,6 +141,8 @@ func (b *Batch) execute(ctx context.Context) ([]any, error) {
 		case errors.Is(err, ErrConnection), errors.Is(err, ErrBusy):
 		case errors.Is(err, ErrUnknown), !failure.IsKnown(err) && !failure.IsReply(err):
 			sent = true
+		case errors.Is(err, ErrClosed):
+			return nil, openingFailed(err, sent)
 		default:
 			return nil, err
 		}
@@ -151,8 +153,8 @@ func (b *Batch) execute(ctx context.Context) ([]any, error) {
 	return nil, failure.Ended(ctx, last)
 }
 
-// openingFailed is the error of a refused beginning; lost tells that an earlier attempt under the
-// same number may have taken effect.
+// openingFailed is the error of a refused beginning, or of a closed client; lost tells that an earlier
+// attempt under the same number may have taken effect.
 func openingFailed(err error, lost bool) error {
 	if lost && !errors.Is(err, ErrUnknown) {
 		return failure.New(ErrUnknown, err.Error(), nil)

@@ -74,7 +74,7 @@ type DB struct {
 	writers map[string]bool
 }
 
-// Doer carries out commands given as words: a DB, a Tx, a Batch or a Fenced.
+// Doer carries out commands given as words: a DB, a Tx, a Batch, a Fenced or a Section.
 type Doer interface {
 	Do(ctx context.Context, words ...any) *redis.Cmd
 	database() *DB
@@ -87,6 +87,8 @@ func (tx *Tx) database() *DB { return tx.run.db }
 func (b *Batch) database() *DB { return b.db }
 
 func (f *Fenced) database() *DB { return f.db }
+
+func (s *Section) database() *DB { return s.db }
 
 // Connect opens a database. Connections are made when they are needed, so its errors are about the
 // options.
@@ -187,16 +189,23 @@ func (db *DB) isWrite(ctx context.Context, name string) (bool, error) {
 func (db *DB) askAndWait(
 	ctx context.Context, wait time.Duration, request *script.Request, words []any,
 ) (any, error) {
+	return db.askWithin(ctx, limitOf(wait), request, words)
+}
+
+// askWithin is askAndWait with the longest time for the reply.
+func (db *DB) askWithin(
+	ctx context.Context, limit time.Duration, request *script.Request, words []any,
+) (any, error) {
 	lane, err := db.lanes.TakeToWait()
 	if err != nil {
 		return nil, err
 	}
 	command := redis.NewCmd(ctx, words...)
 	if request == nil {
-		err = lane.Exchange(ctx, limitOf(wait), command)
+		err = lane.Exchange(ctx, limit, command)
 	} else {
 		opening := []redis.Cmder{redis.NewCmd(ctx, request.Words()...)}
-		err = lane.Begin(ctx, limitOf(wait), "REQUEST", opening, []redis.Cmder{command})
+		err = lane.Begin(ctx, limit, "REQUEST", opening, []redis.Cmder{command})
 	}
 	if err != nil {
 		// The connection is closed: the server then takes back what it would grant too late.

@@ -25,8 +25,8 @@ type Leadership struct {
 func (db *DB) Campaign(
 	ctx context.Context, name, value string, options LockOptions,
 ) (*Leadership, error) {
-	if options.Shared || options.Limit > 0 {
-		return nil, failure.Order("an election has one leader")
+	if options.Shared || options.Limit > 0 || options.isRemote() {
+		return nil, failure.Order("an election has one leader, which the server knows")
 	}
 	if options.NoWait {
 		// The server has no campaign without a wait.
@@ -138,7 +138,8 @@ type BarrierOptions struct {
 // Barrier waits until that many parties have arrived, and returns the number of their generation,
 // which is the same for all and larger than those before. ErrNotAcquired says that not all came in
 // time, which takes the own arrival back; ErrUnknown that this is uncertain, because the connection
-// broke in between.
+// broke in between. When the context ends, the arrival is taken back as well: its error is an
+// ErrUnknown unless the server has confirmed that.
 func (db *DB) Barrier(
 	ctx context.Context, name string, parties int, options BarrierOptions,
 ) (int64, error) {
@@ -146,29 +147,49 @@ func (db *DB) Barrier(
 		options.Owner = ownerDefault()
 	}
 	counter := db.requests.Borrow()
-	defer db.requests.Return(counter)
-	request, begun, again := counter.Next(), time.Now(), false
+	finish := func() { db.requests.Return(counter) }
+	defer func() { finish() }()
+	unknown := func(err error) error {
+		return failure.GaveUp(ctx, failure.New(ErrUnknown, "the arrival at "+name+" may count", err))
+	}
+	request, begun, sent := counter.Next(), time.Now(), false
 	var last error
 	for attempts := script.Default.Begin(); attempts.Next(ctx); {
-		wait := left(options.Timeout, begun)
+		limit := left(options.Timeout, begun)
 		words := []any{"BARRIER.WAIT", name, parties, "OWNER", options.Owner}
-		if wait > 0 {
-			words = append(words, "TIMEOUT", milliseconds(wait))
+		if limit > 0 {
+			words = append(words, "TIMEOUT", milliseconds(limit))
 		}
-		reply, err := db.askAndWait(ctx, wait, request, words)
-		generation, isReleased := reply.(int64)
+		reply, left, err := db.wait(ctx, limit, request, words)
+		isCertain := !sent
 		switch {
-		case err == nil && isReleased:
-			return generation, nil
-		case err == nil && again:
-			return 0, failure.New(ErrUnknown, "the first arrival may still wait at "+name, nil)
-		case err == nil:
-			return 0, failure.New(ErrNotAcquired, "not all parties came to "+name+" in time", nil)
-		case !isPassing(err):
-			return 0, failure.GaveUp(ctx, err)
+		case left != nil:
+			// The number is free when the wait has ended, which may be later.
+			whenEnded := finish
+			finish = func() {}
+			reply, isCertain = left.withdraw(request, name, whenEnded)
+			isCertain = isCertain && !sent
+		case err == nil && reply == nil && !sent:
+			err = failure.New(ErrNotAcquired, "not all parties came to "+name+" in time", nil)
+			var unsettled error
+			reply, unsettled = db.settled(ctx, request, name)
+			isCertain = unsettled == nil
+		case err != nil && isPassing(err):
+			last = err
+			sent = sent || !errors.Is(err, ErrBusy) && !errors.Is(err, ErrConnection)
+			attempts.AfterWait()
+			continue
 		}
-		last, again = err, true
-		attempts.AfterWait()
+		if generation, isReleased := reply.(int64); isReleased {
+			return generation, nil
+		}
+		if !isCertain {
+			return 0, unknown(err)
+		}
+		return 0, failure.GaveUp(ctx, err)
+	}
+	if sent {
+		return 0, unknown(last)
 	}
 	return 0, failure.Ended(ctx, last)
 }

@@ -38,6 +38,10 @@ type LockOptions struct {
 	// Detect refuses with ErrDeadlock a wait that would close a cycle of owners. It needs an Owner
 	// that nothing else uses at the same time.
 	Detect bool
+	// Near lets the server that the client is connected to keep the lock, and pass it from client to
+	// client without a write. Next lets a release pass the lock on before it is on disk. What such a
+	// lock guards must be guarded by Fenced: Tx.Require refuses it. Both are held alone.
+	Near, Next bool
 	// tokens is the number of fencing tokens of the grant.
 	tokens int
 }
@@ -53,12 +57,19 @@ func (o LockOptions) filled() (LockOptions, error) {
 		return o, errors.New("claret: a lock is shared or has a limit")
 	case o.Detect && o.Owner == "":
 		return o, errors.New("claret: Detect needs an Owner")
+	case o.isRemote() && (o.Shared || o.Limit > 0 || o.Near && o.Detect):
+		return o, errors.New("claret: a lock with Near or Next is held alone, and Near detects no cycles")
+	case o.Near && o.Next:
+		return o, errors.New("claret: a lock has Near or Next, not both")
 	}
 	if o.Owner == "" {
 		o.Owner = ownerDefault()
 	}
 	return o, nil
 }
+
+// isRemote tells whether the server's word about the holder is not to be relied on.
+func (o LockOptions) isRemote() bool { return o.Near || o.Next }
 
 func ownerDefault() string {
 	host, _ := os.Hostname()
@@ -71,8 +82,8 @@ type Held interface {
 	Name() string
 	// Token is the fencing token. It is larger than those of all holders before.
 	Token() int64
-	// grant is the token by which the server knows the holder.
-	grant() int64
+	// grant is the token by which the server knows the holder; an ErrOrder if it cannot be asked.
+	grant() (int64, error)
 	lose()
 }
 
@@ -98,7 +109,11 @@ type Lock struct {
 // and granted once.
 func (db *DB) Lock(ctx context.Context, name string, options LockOptions) (*Lock, error) {
 	command := "LOCK.ACQUIRE"
-	if options.NoWait {
+	switch {
+	case options.NoWait && options.isRemote():
+		// Such a lock needs a wait, however short.
+		options.NoWait, options.Timeout = false, time.Millisecond
+	case options.NoWait:
 		command = "LOCK.TRY"
 	}
 	return db.acquire(ctx, name, options, []any{command, name})
@@ -208,8 +223,25 @@ func (l *Lock) confirm(ctx context.Context) (held bool, err error) {
 	return false, failure.Ended(ctx, err)
 }
 
+// words are the options of a lock.
 func (o LockOptions) words(wait time.Duration) []any {
-	words := []any{"LEASE", o.Lease.Milliseconds(), "OWNER", o.Owner}
+	words := []any{"LEASE", o.Lease.Milliseconds()}
+	if o.Near {
+		words = append(words, "NEAR")
+	}
+	if o.Next {
+		words = append(words, "NEXT")
+	}
+	words = append(words, o.place(wait)...)
+	if o.tokens > 0 {
+		words = append(words, "TOKENS", o.tokens)
+	}
+	return words
+}
+
+// place are the options of a place in the queue, which a section has as well.
+func (o LockOptions) place(wait time.Duration) []any {
+	words := []any{"OWNER", o.Owner}
 	if wait > 0 && !o.NoWait {
 		words = append(words, "TIMEOUT", milliseconds(wait))
 	}
@@ -222,9 +254,6 @@ func (o LockOptions) words(wait time.Duration) []any {
 	if o.Detect {
 		words = append(words, "DETECT")
 	}
-	if o.tokens > 0 {
-		words = append(words, "TOKENS", o.tokens)
-	}
 	return words
 }
 
@@ -234,7 +263,12 @@ func (l *Lock) Name() string { return l.name }
 // Token is the fencing token of the grant.
 func (l *Lock) Token() int64 { return l.token }
 
-func (l *Lock) grant() int64 { return l.token }
+func (l *Lock) grant() (int64, error) {
+	if l.options.isRemote() {
+		return 0, failure.Order("the server does not tell who holds a lock with Near or Next: use Fenced")
+	}
+	return l.token, nil
+}
 
 // Held tells whether the holder can rely on the lock, by this machine's monotonic clock. It asks no
 // server: another holder may have taken the lock if this process was stopped since.
@@ -349,13 +383,17 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 	lost := !l.Held()
 	l.end(nil)
+	counter := l.db.requests.Borrow()
+	defer l.db.requests.Return(counter)
+	// Under a number, a release whose answer was lost has the same answer when it is repeated.
+	request, words := counter.Next(), []any{"LOCK.RELEASE", l.name, l.token}
 	var last error
 	for attempts := script.Default.Begin(); attempts.Next(ctx); {
-		was, err := l.db.Do(ctx, "LOCK.RELEASE", l.name, l.token).Int64()
+		reply, err := l.db.askWithin(ctx, l.db.options.ReplyTimeout, request, words)
+		if err == nil && reply == int64(0) || lost && errors.Is(err, ErrClosed) {
+			return failure.New(ErrLockLost, "the lock "+l.name, nil)
+		}
 		if err == nil {
-			if was == 0 && (lost || last == nil) {
-				return failure.New(ErrLockLost, "the lock "+l.name, nil)
-			}
 			return nil
 		}
 		last = err
@@ -363,7 +401,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			break
 		}
 	}
-	return failure.Ended(ctx, last)
+	return failure.Ended(ctx, failure.Broken(last))
 }
 
 // Fenced carries out commands under the token of a lock.

@@ -43,8 +43,8 @@ type Retained struct {
 // options, Timeout does not count: it is given to Enter. The lock is held alone, and detects no
 // deadlocks.
 func (db *DB) Retain(name string, options LockOptions) (*Retained, error) {
-	if options.Shared || options.Limit > 0 || options.Detect {
-		return nil, failure.Order("a retained lock is held alone, and detects no deadlocks")
+	if options.Shared || options.Limit > 0 || options.Detect || options.isRemote() {
+		return nil, failure.Order("a retained lock is held alone, by this process, and detects no deadlocks")
 	}
 	options.tokens = tokensOfGrant
 	options, err := options.filled()
@@ -222,7 +222,7 @@ func (s *Stay) Name() string { return s.of.name }
 // Token is the fencing token of this stay alone.
 func (s *Stay) Token() int64 { return s.token }
 
-func (s *Stay) grant() int64 { return s.granted.Token() }
+func (s *Stay) grant() (int64, error) { return s.granted.grant() }
 
 func (s *Stay) lose() { s.granted.lose() }
 

@@ -92,7 +92,11 @@ func (tx *Tx) Flush(ctx context.Context) error { return tx.Ask(ctx, "PING").Err(
 // Require makes the transaction take effect only if a lock is held: otherwise it returns an
 // ErrLockLost, and nothing takes effect. No other client is granted the lock before the commit.
 func (tx *Tx) Require(ctx context.Context, held Held) error {
-	left, err := tx.Ask(ctx, "LOCK.HELD", held.Name(), held.grant()).Int64()
+	grant, err := held.grant()
+	if err != nil {
+		return tx.fail(err)
+	}
+	left, err := tx.Ask(ctx, "LOCK.HELD", held.Name(), grant).Int64()
 	if err == nil && left <= 0 {
 		held.lose()
 		err = failure.New(ErrLockLost, held.Name(), nil)
@@ -244,10 +248,13 @@ func (tx *Tx) commit(ctx context.Context) error {
 
 // abort ends the transaction at the server, for the next user of the connection.
 func (tx *Tx) abort() {
-	// The caller may have given up: the connection must be clean all the same.
-	ctx := context.Background()
+	// The caller may have given up: the connection must be clean all the same, or is closed.
+	ctx, limit := context.Background(), tx.run.db.options.ConnectTimeout
+	if tx.ctx.Err() != nil {
+		limit = min(limit, remainsMax)
+	}
 	command := redis.NewCmd(ctx, "TXN", "ABORT")
-	if tx.lane.Exchange(ctx, tx.run.db.options.ConnectTimeout, command) != nil {
+	if tx.lane.Exchange(ctx, limit, command) != nil {
 		tx.broken = true
 	}
 }
@@ -499,6 +506,8 @@ func (r *run) resolve(ctx context.Context, tx *Tx, lost error, maybe *bool) (boo
 		case err == nil:
 			r.request = r.counter.Next()
 			return true, failure.New(ErrConflict, lost.Error(), lost)
+		case errors.Is(err, ErrClosed):
+			return false, lost
 		case failure.IsReply(err) && !Retryable(err):
 			return false, failure.New(ErrUnknown, "asking was refused: "+err.Error(), lost)
 		}

@@ -46,6 +46,8 @@ func ParseType(definition string) (*Type, error) {
 			}
 		case words[0] == "part", words[0] == "map", words[0] == "without", words[0] == "expired":
 			current = nil
+		case current != nil && strings.HasPrefix(words[0], "|"):
+			current.commands = append(current.commands, "set") // A program may write.
 		case current != nil:
 			step := words[0]
 			if (step == "return" || step == "require") && len(words) > 1 {

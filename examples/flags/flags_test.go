@@ -5,12 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,56 +14,8 @@ import (
 	"time"
 
 	claret "claret/go"
+	"claret/go/clarettest"
 )
-
-// store is a real server, which can be killed and started again.
-type store struct {
-	t       *testing.T
-	address string
-	folder  string
-	process *exec.Cmd
-}
-
-func startStore(t *testing.T) *store {
-	t.Helper()
-	if os.Getenv("CLARET_BIN") == "" {
-		t.Skip("CLARET_BIN names no server")
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	check(t, free.Close())
-	s := &store{t: t, address: free.Addr().String(), folder: t.TempDir()}
-	check(t, os.Chmod(s.folder, 0o700))
-	t.Cleanup(s.kill)
-	s.start()
-	return s
-}
-
-func (s *store) start() {
-	s.t.Helper()
-	_, port, _ := net.SplitHostPort(s.address)
-	name := filepath.Join(s.folder, "log.txt")
-	said, err := os.Create(name)
-	check(s.t, err)
-	defer said.Close()
-	data := filepath.Join(s.folder, "data")
-	s.process = exec.Command(os.Getenv("CLARET_BIN"), "serve", "--port", port, "--dir", data)
-	s.process.Stdout, s.process.Stderr = said, said
-	check(s.t, s.process.Start())
-	until(s.t, "the server is ready", func() bool {
-		text, _ := os.ReadFile(name)
-		return strings.Contains(string(text), "is ready")
-	})
-}
-
-// kill is kill -9.
-func (s *store) kill() {
-	if s.process != nil {
-		_ = s.process.Process.Kill()
-		_ = s.process.Wait()
-		s.process = nil
-	}
-}
 
 func check(t *testing.T, err error) {
 	t.Helper()
@@ -92,9 +40,9 @@ type instance struct {
 	url   string
 }
 
-func startInstance(t *testing.T, s *store) *instance {
+func startInstance(t *testing.T, s *clarettest.Server) *instance {
 	t.Helper()
-	db, err := claret.Connect(claret.Options{Addresses: []string{s.address}})
+	db, err := claret.Connect(claret.Options{Addresses: []string{s.Addr}})
 	check(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	flags := NewFlags(db)
@@ -160,7 +108,7 @@ func agree(t *testing.T, one, other *instance) {
 }
 
 func TestAChangeIsSeenAtOnceHereAndSoonThere(t *testing.T) {
-	s := startStore(t)
+	s := clarettest.Start(t)
 	one, other := startInstance(t, s), startInstance(t, s)
 	one.put("dark-mode", `{"percent": 20}`)
 	one.expect("dark-mode", `{"percent":20}`)
@@ -177,7 +125,7 @@ func TestAChangeIsSeenAtOnceHereAndSoonThere(t *testing.T) {
 }
 
 func TestInstancesThatWriteAtTheSameTimeAgree(t *testing.T) {
-	s := startStore(t)
+	s := clarettest.Start(t)
 	both := []*instance{startInstance(t, s), startInstance(t, s)}
 	const writers, changes = 6, 10
 	var all sync.WaitGroup
@@ -198,19 +146,19 @@ func TestInstancesThatWriteAtTheSameTimeAgree(t *testing.T) {
 }
 
 func TestReadsGoOnWhileTheStoreIsDownAndNoChangeIsMissed(t *testing.T) {
-	s := startStore(t)
+	s := clarettest.Start(t)
 	one, other := startInstance(t, s), startInstance(t, s)
 	one.put("banner", "false")
 	agree(t, one, other)
-	s.kill()
+	s.Kill()
 	one.expect("banner", "false")
 	other.expect("banner", "false")
 	if status, _ := one.do("PUT", "banner", "1"); status != http.StatusServiceUnavailable {
 		t.Errorf("PUT without a store is %d", status)
 	}
-	s.start()
+	s.Restart()
 	// By a client without a subscription, before or after the instances are back.
-	db, err := claret.Connect(claret.Options{Addresses: []string{s.address}})
+	db, err := claret.Connect(claret.Options{Addresses: []string{s.Addr}})
 	check(t, err)
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -222,7 +170,7 @@ func TestReadsGoOnWhileTheStoreIsDownAndNoChangeIsMissed(t *testing.T) {
 }
 
 func TestAGapInTheAnnouncementsIsFilled(t *testing.T) {
-	s := startStore(t)
+	s := clarettest.Start(t)
 	one, other := startInstance(t, s), startInstance(t, s)
 	// A change without its announcement, as if that had been lost on the way.
 	batch := one.flags.db.Batch()

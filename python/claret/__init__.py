@@ -18,21 +18,27 @@ Everything that works with redis-py continues to work: :class:`Claret` *is* a ``
 * handles (:class:`Register`, :class:`Map`, :class:`Members`, :class:`Scores`, :class:`Queue`,
   :class:`Counter`, :class:`Best`, :class:`Log`) that work on a database and in a transaction.
 * :class:`Type`: handles of a type of one's own, made from its definition.
+* :class:`Cancel`: a call is given up from another thread.
 * errors with labels that say how to react: see :mod:`claret.errors`.
 """
 
 from .barrier import Barrier
+from .cancel import Cancel
 from .client import Claret
 from .dispatch import Dispatch, Future
 from .election import Election, Leader
 from .errors import (
     BusyError,
+    Cancelled,
     ClaretError,
+    ClientClosed,
     CommitUnknown,
     ConflictError,
     DeadlockError,
     LockLost,
+    NoLeader,
     NotAcquired,
+    NotReached,
     OrderError,
     RepeatedError,
     TransactionClosed,
@@ -52,8 +58,11 @@ __all__ = [
     "Batch",
     "Best",
     "BusyError",
+    "Cancel",
+    "Cancelled",
     "Claret",
     "ClaretError",
+    "ClientClosed",
     "CommitUnknown",
     "ConflictError",
     "Counter",
@@ -68,7 +77,9 @@ __all__ = [
     "Log",
     "Map",
     "Members",
+    "NoLeader",
     "NotAcquired",
+    "NotReached",
     "OrderError",
     "Queue",
     "Register",

@@ -6,11 +6,18 @@ commands then take turns.
 """
 
 import asyncio
+import contextlib
 import functools
 
 import redis.asyncio
 from redis.commands.core import AsyncCoreCommands
-from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
 
 from . import rules
 from .aio_barrier import Barrier
@@ -26,10 +33,13 @@ from .errors import (
     RepeatedError,
     TransactionClosed,
     VoidedError,
+    labelled,
+    undecided,
 )
 from .hold import check_held
 from .keep import COHORT, TOKENS
 from .later import Asked, check_words
+from .reach import AsyncSeeking, Reaching
 from .script import (
     Awaitable,
     ForUpdate,
@@ -38,6 +48,7 @@ from .script import (
     Requests,
     RetryPolicy,
     Script,
+    avoids,
     check_kind,
     is_connected,
     pool_words,
@@ -45,20 +56,44 @@ from .script import (
 )
 
 
+@contextlib.contextmanager
+def heeding():
+    """Ends the task if it was cancelled in the block.
+
+    Redis-py sends with ``wait_for``, which may lose a cancellation before Python 3.12.
+    """
+    cancelling = getattr(asyncio.current_task(), "cancelling", lambda: 0)
+    before = cancelling()
+    yield
+    if cancelling() > before:
+        raise asyncio.CancelledError
+
+
 class Lane:
     """A connection on loan from the pool; see :class:`claret.transaction.Lane`."""
 
     def __init__(self, db, wait_s=None):
+        self._db = db
         self._pool = db.connection_pool
         self._connection = None
         self.unended = False
+        # Whether the machine behind the connection is of no use at present.
+        self._avoided = False
         # Time-out of a reply, if it differs from the default.
         self._patience = {} if wait_s is None else {"timeout": wait_s}
 
     async def exchange(self, commands, first):
         """Sends commands in one packet; returns their replies, errors as values."""
         rules.check("a transaction over another connection")
+        self._db.check_open()
+        with heeding():
+            await self._send(commands, first)
+        return [await self._read() for _ in commands]
+
+    async def _send(self, commands, first):
         if first:
+            if self._avoided:
+                await self.close()
             if self._connection is None:
                 self._connection = await self._pool.get_connection(*pool_words(self._pool))
             self.unended = False
@@ -66,12 +101,12 @@ class Lane:
             raise ConnectionError("the connection of the transaction was closed")
         packed = self._connection.pack_commands(commands)
         await self._connection.send_packed_command(packed, check_health=first)
-        return [await self._read() for _ in commands]
 
     async def _read(self):
         try:
             return await self._connection.read_response(**self._patience)
         except ResponseError as error:
+            self._avoided = avoids(self._connection, error) or self._avoided
             return error
 
     async def abandon(self):
@@ -83,10 +118,13 @@ class Lane:
     async def close(self):
         """Returns the connection to the pool."""
         connection, self._connection = self._connection, None
+        avoided, self._avoided = self._avoided, False
         if connection is None:
             return
         try:
-            if self.unended and is_connected(connection):
+            if avoided:
+                await connection.disconnect(nowait=True)
+            elif self.unended and is_connected(connection):
                 self.unended = False
                 await connection.send_command("TXN", "ABORT", check_health=False)
                 await connection.read_response()
@@ -186,7 +224,8 @@ class Transaction(OnDatabase, AsyncCoreCommands):
         """Commits the transaction; see :meth:`claret.Transaction.commit`."""
         self._check_open()
         try:
-            replies = await self._exchange()
+            with undecided():
+                replies = await self._exchange()
         except (ConnectionError, TimeoutError) as error:
             raise CommitUnknown(f"the connection broke during the commit: {error}") from error
         finally:
@@ -263,7 +302,7 @@ class Batch(OnDatabase, AsyncCoreCommands):
         """Carries the commands out; see :meth:`claret.Batch.execute`."""
         script = self._script
         self._begin()
-        with self._db.requests.borrow(self._once) as requests:
+        with self._db.requests.borrow(self._once) as requests, undecided():
             return await self._execute(script, script.take(request=next(requests)), raise_on_error)
 
     async def _execute(self, script, commands, raise_on_error):
@@ -280,6 +319,8 @@ class Batch(OnDatabase, AsyncCoreCommands):
                 raise
             except BusyError as error:
                 last = error
+            except AuthenticationError:
+                raise
             except (ConnectionError, TimeoutError) as error:
                 last, sent = error, True
         if not sent:
@@ -297,8 +338,10 @@ class Batch(OnDatabase, AsyncCoreCommands):
         return script.digest(replies)
 
 
-class Claret(redis.asyncio.Redis):
+class Claret(Reaching, redis.asyncio.Redis):
     """A ``redis.asyncio.Redis`` with more methods; see :class:`claret.Claret`."""
+
+    _SEEKING = AsyncSeeking
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -306,11 +349,21 @@ class Claret(redis.asyncio.Redis):
         self._writers = None
         self._writers_asked = None
 
+    async def aclose(self, close_connection_pool=None):
+        """Closes the connections; later calls raise :class:`claret.ClientClosed`."""
+        self._is_closed = True
+        await super().aclose(close_connection_pool)
+
     def execute_command(self, *args, **options):
         """As in redis-py; the result must be awaited, and every other use of it is refused."""
         rules.check("a command over another connection")
+        self.check_open()
         check_words(args)
-        return Asked(super().execute_command(*args, **options))
+        return Asked(self._execute(args, options))
+
+    async def _execute(self, args, options):
+        with labelled(), heeding():
+            return await super().execute_command(*args, **options)
 
     def dispatch(self, debug=False):
         """Commands that are sent without waiting for replies, in their order. See
@@ -465,7 +518,9 @@ class Claret(redis.asyncio.Redis):
                 except CommitUnknown as error:
                     if manner.readonly:
                         return result
-                    if await self._took_effect(request, policy, error):
+                    with undecided():
+                        took_effect = await self._took_effect(request, policy, error)
+                    if took_effect:
                         transaction.lose()
                         return result
                     # The old number is used up: it will never take effect.
@@ -475,6 +530,9 @@ class Claret(redis.asyncio.Redis):
                     # Another process with the same text has asked for the outcome.
                     request = next(requests)
                     last = error
+                except AuthenticationError:
+                    # A wrong password stays wrong.
+                    raise
                 except (ConflictError, BusyError, ConnectionError, TimeoutError) as error:
                     last = error
         finally:
@@ -487,9 +545,9 @@ class Claret(redis.asyncio.Redis):
             await asyncio.sleep(pause)
             try:
                 return bool(await self.execute_command("TXN", "RESOLVE", *request))
-            except (ConnectionError, TimeoutError):
+            except (BusyError, ConnectionError, TimeoutError):
                 continue
-            except ResponseError as refused:
+            except (CommitUnknown, ResponseError) as refused:
                 raise CommitUnknown(f"{error}; asking was refused: {refused}") from error
         raise CommitUnknown(f"{error}; the server could not be asked either") from error
 

@@ -63,6 +63,7 @@ class Dispatch(Issued, AsyncCoreCommands):
         self._tasks = ()
 
     async def __aenter__(self):
+        self._db.check_open()
         pool = self._db.connection_pool
         self._connection = await pool.get_connection(*pool_words(pool))
         if self._debug:

@@ -8,9 +8,9 @@ import asyncio
 import time
 
 from redis.commands.core import AsyncCoreCommands
-from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+from redis.exceptions import ResponseError
 
-from .errors import LockLost, NotAcquired, translate
+from .errors import ClientClosed, LockLost, NotAcquired, translate
 from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, Hold, converted, last_of, number
 from .script import OnDatabase, RetryPolicy
 
@@ -122,8 +122,14 @@ class Lock(Block, Hold):
             try:
                 # No longer than the lease can be relied on.
                 failed = not await asyncio.wait_for(self.renew(), max(self.left, 0.001))
-            except (ConnectionError, TimeoutError, ResponseError, asyncio.TimeoutError):
+            except (*AGAIN, ResponseError, asyncio.TimeoutError):
                 failed = True
+            except ClientClosed:
+                # The work under the lock is stopped when the lease could end.
+                await asyncio.sleep(self.left)
+            if self._keeper is None:
+                # The cancellation by `release` was lost, which `wait_for` may do before Python 3.12.
+                return
         self.stop()
 
     async def release(self):
@@ -140,8 +146,10 @@ class Lock(Block, Hold):
             await asyncio.sleep(pause)
             try:
                 return bool(int(await self._db.execute_command("LOCK.RELEASE", self.name, token)))
-            except (ConnectionError, TimeoutError):
+            except AGAIN:
                 continue
+            except ClientClosed:
+                break
         return False
 
     async def fence(self, *command):

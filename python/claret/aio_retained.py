@@ -6,7 +6,7 @@ import time
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from .aio_lock import Block, Fenced, Lock, ask_and_wait
-from .errors import NotAcquired
+from .errors import ClientClosed, CommitUnknown, NotAcquired
 from .hold import number, time_left
 from .keep import Kept, Stay
 from .script import RetryPolicy
@@ -16,6 +16,8 @@ LOST_TOUCH = (
     ConnectionError,
     TimeoutError,
     ResponseError,
+    ClientClosed,
+    CommitUnknown,
     NotAcquired,
     asyncio.TimeoutError,
     OSError,

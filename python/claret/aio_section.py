@@ -6,6 +6,7 @@ import time
 from redis.commands.core import AsyncCoreCommands
 
 from .aio_lock import ask_and_wait
+from .errors import undecided
 from .hold import AGAIN, Failures, converted, time_left
 from .script import OnDatabase, RetryPolicy
 from .section import SectionRequest
@@ -28,7 +29,7 @@ class Section(OnDatabase, AsyncCoreCommands):
         """Takes the lock in turn, carries out a command, and releases the lock, in one step."""
         section, begun = self._request, time.monotonic()
         failures, again = Failures(self._policy), False
-        with self._db.requests.borrow() as requests:
+        with self._db.requests.borrow() as requests, undecided():
             request = next(requests)
             while True:
                 asked = time.monotonic()

@@ -2,6 +2,7 @@
 
 import time
 
+from .cancel import NEVER
 from .errors import CommitUnknown, NotAcquired
 from .hold import AGAIN, Failures, named, number, time_left
 from .lock import ask_and_wait
@@ -42,14 +43,14 @@ class Barrier:
         self._arrival = Arrival(name, parties, owner)
         self._policy = policy
 
-    def wait(self, timeout=None):
+    def wait(self, timeout=None, cancel=NEVER):
         """Waits until all parties have arrived, and returns the number of their generation, the
         same to all.
 
         Generations have growing numbers, and the barrier is usable again at once. Raises
         :class:`NotAcquired` if not all parties arrived within ``timeout`` seconds, which withdraws
         the own arrival; :class:`CommitUnknown` if that is uncertain because the connection broke in
-        between.
+        between. ``cancel`` is a :class:`claret.Cancel` by which another thread ends the wait.
         """
         begun, failures, again = time.monotonic(), Failures(self._policy), False
         with self._db.requests.borrow() as requests:
@@ -57,13 +58,13 @@ class Barrier:
             while True:
                 asked = time.monotonic()
                 try:
-                    generation = self._ask(request, time_left(timeout, begun))
+                    generation = self._ask(request, time_left(timeout, begun), cancel)
                 except AGAIN as error:
                     again = True
-                    time.sleep(failures.pause(error, asked))
+                    cancel.sleep(failures.pause(error, asked))
                     continue
                 return self._arrival.settle(generation, again)
 
-    def _ask(self, request, wait_s):
+    def _ask(self, request, wait_s, cancel):
         commands = self._arrival.commands(request, wait_s)
-        return number(ask_and_wait(self._db, commands, wait_s))
+        return number(ask_and_wait(self._db, commands, wait_s, cancel=cancel))

@@ -1,36 +1,56 @@
 """The blocking client."""
 
 import threading
-import time
 
 import redis
-from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+from redis.exceptions import AuthenticationError, ConnectionError, ResponseError, TimeoutError
 
 from . import rules
 from .barrier import Barrier
+from .cancel import NEVER
 from .dispatch import Dispatch
 from .election import Election
-from .errors import BusyError, CommitUnknown, ConflictError, VoidedError
+from .errors import (
+    BusyError,
+    Cancelled,
+    CommitUnknown,
+    ConflictError,
+    VoidedError,
+    labelled,
+)
 from .keep import COHORT, TOKENS
 from .later import check_words
 from .lock import Fenced, Lock
+from .reach import BlockingSeeking, Reaching
 from .retained import Retained
 from .script import Manner, Requests, RetryPolicy, writers
 from .section import Section
 from .transaction import Batch, Lane, Transaction
 
 
-class Claret(redis.Redis):
+class Claret(Reaching, redis.Redis):
     """A ``redis.Redis`` with more methods. Safe to share between threads.
+
+    Takes the arguments of ``redis.Redis``, and: ``addresses``, texts ``host:port`` of servers of one
+    database, in the place of ``host`` and ``port``: of these the client uses one that answers, and
+    another when that fails; ``password_file``, a file whose first line is the password, read for each
+    connection.
 
     ``requests`` supplies the request numbers with which a repeated request takes effect once.
     """
+
+    _SEEKING = BlockingSeeking
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.requests = Requests()
         self._writers = None
         self._writers_asked = threading.Lock()
+
+    def close(self):
+        """Closes the connections; later calls raise :class:`ClientClosed`."""
+        self._is_closed = True
+        super().close()
 
     def writers(self):
         """Names of the commands that may change data, by the server's own table."""
@@ -41,10 +61,12 @@ class Claret(redis.Redis):
         return self._writers
 
     def execute_command(self, *args, **options):
-        """As in redis-py."""
+        """As in redis-py; an error about the moment has its label (see :mod:`claret.errors`)."""
         rules.check("a command over another connection")
+        self.check_open()
         check_words(args)
-        return super().execute_command(*args, **options)
+        with labelled():
+            return super().execute_command(*args, **options)
 
     def dispatch(self, debug=False):
         """Commands that are sent without waiting for replies, in their order. See
@@ -124,15 +146,18 @@ class Claret(redis.Redis):
         timeout=None,
         detect=False,
         policy=RetryPolicy(),
+        cancel=NEVER,
     ):
         """Commands that are carried out under a lock without holding it afterwards.
 
         ``db.section("{report}").set("{report}:newest", day)`` waits in turn for the lock, sets, and
         releases the lock, in one round trip. The keys must be of the lock's hash slot. Raises
         :class:`NotAcquired` if the lock was not free in time; :class:`CommitUnknown` if that is
-        uncertain because the connection broke in between. For the arguments, see :meth:`lock`.
+        uncertain because the connection broke in between. For the arguments, see :meth:`lock`;
+        ``cancel`` is a :class:`Cancel` by which another thread ends the wait.
         """
-        return Section(self, name, owner, shared, limit, timeout, detect, policy=policy)
+        how = (owner, shared, limit, timeout, detect)
+        return Section(self, name, *how, policy=policy, cancel=cancel)
 
     def election(
         self, name, value=None, lease=30.0, owner=None, timeout=None, policy=RetryPolicy()
@@ -205,6 +230,7 @@ class Claret(redis.Redis):
         for_update=False,
         once=None,
         policy=RetryPolicy(),
+        cancel=NEVER,
         **kwargs,
     ):
         """Calls ``function(transaction, *args)`` in a transaction until it commits.
@@ -221,18 +247,20 @@ class Claret(redis.Redis):
         ``once`` is a text of at most 59 bytes, such as ``"order-8f3a"``: of all runs under it, in
         whatever process, one takes effect, and each later one raises :class:`RepeatedError` or, if
         nothing was read, has the first one's replies. The server remembers the last 100,000 names.
+
+        ``cancel`` is a :class:`Cancel` by which another thread ends the run.
         """
         with self.requests.borrow(once) as requests:
             times = (idle_timeout, transaction_timeout)
             manner = Manner(readonly, now, strict, *times, for_update)
-            return self._run(function, args, kwargs, manner, policy, requests)
+            return self._run(function, args, kwargs, manner, policy, requests, cancel)
 
-    def _run(self, function, args, kwargs, manner, policy, requests):
+    def _run(self, function, args, kwargs, manner, policy, requests, cancel):
         request = None if manner.readonly else next(requests)
-        lane, last = Lane(self), None
+        lane, last = Lane(self, cancel), None
         try:
             for pause in policy.pauses():
-                time.sleep(pause)
+                cancel.sleep(pause)
                 transaction = None
                 try:
                     transaction = Transaction(self, manner, request, lane)
@@ -242,7 +270,7 @@ class Claret(redis.Redis):
                 except CommitUnknown as error:
                     if manner.readonly:
                         return result
-                    if self._took_effect(request, policy, error):
+                    if self._took_effect(request, policy, error, cancel):
                         transaction.lose()
                         return result
                     # The old number is used up: it will never take effect.
@@ -252,24 +280,31 @@ class Claret(redis.Redis):
                     # Another process with the same text has asked for the outcome.
                     request = next(requests)
                     last = error
+                except AuthenticationError:
+                    # A wrong password stays wrong.
+                    raise
                 except (ConflictError, BusyError, ConnectionError, TimeoutError) as error:
                     last = error
         finally:
             lane.close()
+        cancel.check()
         raise last
 
-    def _took_effect(self, request, policy, error):
+    def _took_effect(self, request, policy, error, cancel):
         """Asks the server whether a commit whose answer was lost took effect.
 
         The question itself makes the answer certain: if the server does not know the number, the
         lost commit can never take effect any more.
         """
         for pause in policy.pauses():
-            time.sleep(pause)
+            try:
+                cancel.sleep(pause)
+            except Cancelled as cancelled:
+                raise CommitUnknown(f"{error}; the caller has given up") from cancelled
             try:
                 return bool(self.execute_command("TXN", "RESOLVE", *request))
-            except (ConnectionError, TimeoutError):
+            except (BusyError, ConnectionError, TimeoutError):
                 continue
-            except ResponseError as refused:
+            except (CommitUnknown, ResponseError) as refused:
                 raise CommitUnknown(f"{error}; asking was refused: {refused}") from error
         raise CommitUnknown(f"{error}; the server could not be asked either") from error

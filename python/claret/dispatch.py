@@ -139,6 +139,7 @@ class Dispatch(Issued, CoreCommands):
     """
 
     def __enter__(self):
+        self._db.check_open()
         pool = self._db.connection_pool
         self._connection = pool.get_connection(*pool_words(pool))
         if self._debug:

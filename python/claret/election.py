@@ -4,6 +4,7 @@ follow."""
 import time
 from typing import NamedTuple, Optional
 
+from .cancel import NEVER
 from .errors import LockLost
 from .hold import AGAIN, Failures, Hold, time_left
 from .lock import Lock, ask_and_wait
@@ -73,9 +74,9 @@ class Election(Candidate, Lock):
         #: Value to proclaim upon election, and the latest one since.
         self.value = value
 
-    def campaign(self, timeout=...):
+    def campaign(self, timeout=..., cancel=NEVER):
         """Waits in turn until elected; see :meth:`claret.Lock.acquire`."""
-        return self.acquire(timeout)
+        return self.acquire(timeout, cancel)
 
     def resign(self):
         """Ends the leadership; returns whether there was one. See :meth:`claret.Lock.release`."""

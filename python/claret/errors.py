@@ -3,12 +3,22 @@
 ``retryable``
     It had no effect; running it again may succeed.
 ``maybe_committed``
-    It is unknown whether it took effect.
+    It is unknown whether it took effect. With asyncio, an ``asyncio.CancelledError`` of a task has
+    this label too, if a commit, a batch or a section was under way.
 ``busy``
     The server asks to back off.
 """
 
-from redis.exceptions import ClusterDownError, ExecAbortError, RedisError, ResponseError
+import asyncio
+import contextlib
+
+from redis.exceptions import (
+    ClusterDownError,
+    ConnectionError,
+    ExecAbortError,
+    RedisError,
+    ResponseError,
+)
 
 
 class ClaretError(RedisError):
@@ -30,6 +40,20 @@ class BusyError(ClaretError, ResponseError):
 
     retryable = True
     busy = True
+
+
+class NoLeader(BusyError, ClusterDownError):
+    """A shard has no leader that the machine can reach. Nothing happened; another one may reach it."""
+
+
+class NotReached(ClaretError, ConnectionError):
+    """None of the addresses has answered. It had no effect."""
+
+    retryable = True
+
+
+class Cancelled(ClaretError):
+    """The caller has given up: see :class:`claret.Cancel`. It had no effect."""
 
 
 class CommitUnknown(ClaretError):
@@ -96,12 +120,16 @@ class TransactionClosed(ClaretError):
     """The transaction has ended; begin another one."""
 
 
+class ClientClosed(ClaretError):
+    """The client is closed; make another one. It had no effect."""
+
+
 def translate(error):
     """The labelled form of an error reply, or the error itself."""
     text = str(error)
     if isinstance(error, ClusterDownError):
         # redis-py has removed the code. A shard has no leader at present.
-        return BusyError(text)
+        return NoLeader(text)
     if isinstance(error, ExecAbortError):
         # redis-py has removed the code.
         return Undone(text)
@@ -118,3 +146,25 @@ def translate(error):
     }
     kind = kinds.get(code)
     return kind(rest or text) if kind else error
+
+
+@contextlib.contextmanager
+def labelled():
+    """Labels the errors of a single command that are about the moment and not about the command."""
+    try:
+        yield
+    except ResponseError as error:
+        label = translate(error)
+        if label is not error and isinstance(label, (BusyError, CommitUnknown)):
+            raise label from error
+        raise
+
+
+@contextlib.contextmanager
+def undecided():
+    """Labels the cancellation of a task in the block: what it has sent may take effect."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        error.maybe_committed = True
+        raise

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 
-from redis.exceptions import ConnectionError, TimeoutError
+from redis.exceptions import AuthenticationError, ConnectionError, TimeoutError
 
 from .errors import BusyError, CommitUnknown, LockLost, NotAcquired, translate
 
@@ -142,6 +142,9 @@ class Failures:
 
     def pause(self, error, asked):
         """Seconds to wait after a failed attempt; raises its error after too many."""
+        if isinstance(error, AuthenticationError):
+            # A wrong password stays wrong.
+            raise error
         now = time.monotonic()
         # A request that has waited for long has had a connection for long.
         if self._since is None or now - asked > 1:

@@ -12,9 +12,10 @@ import threading
 import time
 
 from redis.commands.core import CoreCommands
-from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+from redis.exceptions import ResponseError, TimeoutError
 
-from .errors import LockLost, NotAcquired, translate
+from .cancel import NEVER
+from .errors import ClientClosed, LockLost, NotAcquired, translate
 from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, Hold, converted, last_of, number
 from .script import OnDatabase, RetryPolicy
 from .transaction import Lane
@@ -23,8 +24,8 @@ from .transaction import Lane
 class Waiting(Lane):
     """A connection on which a reply may take longer than usual."""
 
-    def __init__(self, db, wait_s, grace_s=GRACE_S):
-        super().__init__(db)
+    def __init__(self, db, wait_s, grace_s, cancel):
+        super().__init__(db, cancel)
         self._wait_s = WAIT_S_MAX if wait_s is None else min(WAIT_S_MAX, wait_s + grace_s)
 
     def _read(self):
@@ -33,14 +34,14 @@ class Waiting(Lane):
         return super()._read()
 
 
-def ask_and_wait(db, commands, wait_s, grace_s=GRACE_S):
+def ask_and_wait(db, commands, wait_s, grace_s=GRACE_S, cancel=NEVER):
     """The reply to the last of some commands, which may take this many seconds; raises the first
     error.
 
     It uses a connection of its own. That is closed if there is no reply, also because the program
     is interrupted: the server then revokes a late grant.
     """
-    lane = Waiting(db, wait_s, grace_s)
+    lane = Waiting(db, wait_s, grace_s, cancel)
     try:
         replies = lane.exchange(commands, first=True)
     except BaseException:
@@ -80,32 +81,33 @@ class Lock(Block, Hold):
         self._stop = None
         self._thread = None
 
-    def acquire(self, timeout=...):
+    def acquire(self, timeout=..., cancel=NEVER):
         """Waits in turn for the lock, ``timeout`` seconds at most; returns whether it was granted.
 
         ``None`` waits for ever, zero does not wait. It carries a request number: if the connection
-        breaks the request is repeated, and granted once.
+        breaks the request is repeated, and granted once. ``cancel`` is a :class:`claret.Cancel` by
+        which another thread ends the wait.
         """
         if self._thread is not None:
             raise RuntimeError("it is held already: a lock is held once")
         with self._db.requests.borrow() as requests:
-            granted = self._acquire(requests, self.timeout if timeout is ... else timeout)
+            granted = self._acquire(requests, self.timeout if timeout is ... else timeout, cancel)
         if granted:
             self._stop = threading.Event()
             self._thread = threading.Thread(target=self._keep, args=(self._stop,), daemon=True)
             self._thread.start()
         return granted
 
-    def _acquire(self, requests, timeout):
+    def _acquire(self, requests, timeout, cancel):
         begun, failures = time.monotonic(), Failures(self._policy)
         request, again = next(requests), False
         while True:
             asked = time.monotonic()
             try:
-                token = self._ask(request, self.wait_s(timeout, begun))
+                token = self._ask(request, self.wait_s(timeout, begun), cancel)
             except AGAIN as error:
                 again = True
-                time.sleep(failures.pause(error, asked))
+                cancel.sleep(failures.pause(error, asked))
                 continue
             if token is None:
                 return False
@@ -115,9 +117,9 @@ class Lock(Block, Hold):
                 return True
             request, again = next(requests), False
 
-    def _ask(self, request, wait_s):
+    def _ask(self, request, wait_s, cancel):
         commands = [["CLIENT", "REQUEST", *request], self.words(wait_s)]
-        return number(ask_and_wait(self._db, commands, wait_s))
+        return number(ask_and_wait(self._db, commands, wait_s, cancel=cancel))
 
     def renew(self):
         """Restarts the lease, which a thread does by itself; returns whether it was held."""
@@ -133,13 +135,15 @@ class Lock(Block, Hold):
         while not self.lost and not stop.wait(self.pause(failed)):
             try:
                 failed = not self.renew()
-            except (ConnectionError, TimeoutError, ResponseError):
+            except (*AGAIN, ResponseError):
                 failed = True
+            except ClientClosed:
+                return
 
     def release(self):
         """Releases the lock; returns whether it was still held.
 
-        If the server cannot be reached the lock ends with its lease.
+        If the server cannot be reached, or the client is closed, the lock ends with its lease.
         """
         if self._thread is not None:
             self._stop.set()
@@ -152,8 +156,10 @@ class Lock(Block, Hold):
             time.sleep(pause)
             try:
                 return bool(int(self._db.execute_command("LOCK.RELEASE", self.name, token)))
-            except (ConnectionError, TimeoutError):
+            except AGAIN:
                 continue
+            except ClientClosed:
+                break
         return False
 
     def fence(self, *command):

@@ -9,14 +9,24 @@ import time
 
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
-from .errors import NotAcquired
+from .cancel import NEVER
+from .errors import ClientClosed, CommitUnknown, NotAcquired
 from .hold import number, time_left
 from .keep import Kept, Stay
 from .lock import Block, Fenced, Lock, ask_and_wait
 from .script import RetryPolicy
 
 # Errors after which to retry, unless the grant was given back or the client closed meanwhile.
-LOST_TOUCH = (ConnectionError, TimeoutError, ResponseError, NotAcquired, OSError, ValueError)
+LOST_TOUCH = (
+    ConnectionError,
+    TimeoutError,
+    ResponseError,
+    ClientClosed,
+    CommitUnknown,
+    NotAcquired,
+    OSError,
+    ValueError,
+)
 
 
 class Grant(Lock):
@@ -31,10 +41,10 @@ class Grant(Lock):
         """The command that acquires; zero waits as short as possible."""
         return [*super().words(0.001 if wait_s == 0 else wait_s), "TOKENS", self._tokens]
 
-    def ask(self, timeout):
+    def ask(self, timeout, cancel):
         """Waits in turn for the lock; returns whether it was granted."""
         with self._db.requests.borrow() as requests:
-            return self._acquire(requests, timeout)
+            return self._acquire(requests, timeout, cancel)
 
     def is_wanted(self, wait_s):
         """Number of other waiters, once there are some; 0 if the lock is not held, ``None`` after a
@@ -50,9 +60,12 @@ class Visit(Block, Stay):
         super().__init__(kept.name, timeout)
         self._kept = kept
 
-    def acquire(self, timeout=...):
-        """Waits in turn for the lock, ``timeout`` seconds at most; returns whether it was entered."""
-        return self._kept.enter(self, self.timeout if timeout is ... else timeout)
+    def acquire(self, timeout=..., cancel=NEVER):
+        """Waits in turn for the lock, ``timeout`` seconds at most; returns whether it was entered.
+
+        ``cancel`` is a :class:`claret.Cancel` by which another thread ends the wait.
+        """
+        return self._kept.enter(self, self.timeout if timeout is ... else timeout, cancel)
 
     def release(self):
         """Leaves the lock, which stays with the process unless another client wants it."""
@@ -101,18 +114,22 @@ class Retained:
             self._changed.notify_all()
         give_back(grant)
 
-    def enter(self, stay, timeout):
+    def enter(self, stay, timeout, cancel):
         """Admits a stay, in turn; returns whether that was in time."""
         begun, kept = time.monotonic(), self._kept
+
+        def ready():
+            return kept.closed or cancel.cancelled or kept.is_next(stay)
+
         with self._changed:
             if stay is kept.inside or stay in kept.line:
                 raise RuntimeError("it is held already: a lock is held once")
             kept.line.append(stay)
         try:
             while True:
-                with self._changed:
-                    left = time_left(timeout, begun)
-                    self._changed.wait_for(lambda: kept.closed or kept.is_next(stay), left)
+                with cancel.over(self), self._changed:
+                    self._changed.wait_for(ready, time_left(timeout, begun))
+                    cancel.check()
                     if kept.closed:
                         raise RuntimeError("it was closed")
                     if not kept.is_next(stay):
@@ -122,7 +139,7 @@ class Retained:
                         return True
                 give_back(old)
                 new, asked_at = self._grant(), time.monotonic()
-                if not new.ask(time_left(timeout, begun)):
+                if not new.ask(time_left(timeout, begun), cancel):
                     return False
                 self._granted(new, asked_at)
         finally:
@@ -134,6 +151,11 @@ class Retained:
                     old = kept.take_back()
                     self._changed.notify_all()
             give_back(old)
+
+    def interrupt(self):
+        """Wakes the waiting threads, of which one may have given up."""
+        with self._changed:
+            self._changed.notify_all()
 
     def leave(self, stay):
         """Ends a stay; returns whether it was in, and the lock held."""

@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Optional
 
-from redis.exceptions import ResponseError
+from redis.exceptions import ClusterDownError, ResponseError
 
 from .errors import (
     ClaretError,
@@ -367,6 +367,18 @@ def pool_words(pool):
     parameter = inspect.signature(pool.get_connection).parameters.get("command_name")
     needed = parameter is not None and parameter.default is inspect.Parameter.empty
     return ["TXN"] if needed else []
+
+
+def avoids(connection, error):
+    """Lets new connections go to another address if the machine at this one knows no leader.
+
+    Returns whether the client has several addresses, so that this connection should be closed.
+    """
+    avoid = getattr(connection, "avoid", None)
+    if avoid is None or not isinstance(error, ClusterDownError):
+        return False
+    avoid()
+    return True
 
 
 def is_connected(connection):

@@ -8,7 +8,8 @@ import time
 
 from redis.commands.core import CoreCommands
 
-from .errors import CommitUnknown, NotAcquired
+from .cancel import NEVER
+from .errors import Cancelled, CommitUnknown, NotAcquired
 from .hold import AGAIN, Failures, converted, named, share_words, time_left
 from .lock import ask_and_wait
 from .script import OnDatabase, RetryPolicy
@@ -51,10 +52,11 @@ class SectionRequest:
 class Section(OnDatabase, CoreCommands):
     """Commands, each in a section of its own, as methods; see :meth:`claret.Claret.section`."""
 
-    def __init__(self, db, *args, policy=RetryPolicy()):
+    def __init__(self, db, *args, policy=RetryPolicy(), cancel=NEVER):
         self._db = db
         self._request = SectionRequest(*args)
         self._policy = policy
+        self._cancel = cancel
 
     @property
     def token(self):
@@ -73,10 +75,18 @@ class Section(OnDatabase, CoreCommands):
                     replies = self._ask(request, time_left(section.timeout, begun), args)
                 except AGAIN as error:
                     again = True
-                    time.sleep(failures.pause(error, asked))
+                    self._pause(failures.pause(error, asked))
                     continue
                 reply = section.settle(replies, again)
                 return converted(self._db, args[0], reply, options)
 
+    def _pause(self, pause_s):
+        try:
+            self._cancel.sleep(pause_s)
+        except Cancelled as cancelled:
+            text = "the caller has given up, while the section may have been carried out"
+            raise CommitUnknown(text) from cancelled
+
     def _ask(self, request, wait_s, command):
-        return ask_and_wait(self._db, self._request.commands(request, wait_s, command), wait_s)
+        commands = self._request.commands(request, wait_s, command)
+        return ask_and_wait(self._db, commands, wait_s, cancel=self._cancel)

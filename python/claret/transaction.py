@@ -1,12 +1,21 @@
 """Transactions of the blocking client."""
 
+import contextlib
 import functools
+import socket
 import time
 
 from redis.commands.core import CoreCommands
-from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
 
 from . import rules
+from .cancel import NEVER
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
 from .hold import check_held
 from .script import (
@@ -14,6 +23,7 @@ from .script import (
     Manner,
     OnDatabase,
     Script,
+    avoids,
     check_kind,
     is_connected,
     pool_words,
@@ -26,26 +36,43 @@ class Lane:
     A transaction that is run again stays on its connection, because the server keeps its age there.
     """
 
-    def __init__(self, db):
+    def __init__(self, db, cancel=NEVER):
+        self._db = db
         self._pool = db.connection_pool
+        self._cancel = cancel
         self._connection = None
         # Whether the server still treats this connection as in a transaction.
         self.unended = False
+        # Whether the machine behind the connection is of no use at present.
+        self._avoided = False
 
     def exchange(self, commands, first):
         """Sends commands in one packet; returns their replies, errors as values."""
         rules.check("a transaction over another connection")
+        self._db.check_open()
+        self._cancel.check()
         if first:
             self._open()
             self.unended = False
         elif not is_connected(self._connection):
             raise ConnectionError("the connection of the transaction was closed")
         packed = self._connection.pack_commands(commands)
-        # A health check could replace the connection in the middle of the transaction.
-        self._connection.send_packed_command(packed, check_health=first)
-        return [self._read() for _ in commands]
+        with self._cancel.over(self):
+            # A health check could replace the connection in the middle of the transaction.
+            self._connection.send_packed_command(packed, check_health=first)
+            return [self._read() for _ in commands]
+
+    def interrupt(self):
+        """Ends an exchange that another thread has under way, which then raises an error."""
+        sock = getattr(self._connection, "_sock", None)
+        with contextlib.suppress(OSError):
+            # Without the end of TLS, which would have to wait for its turn.
+            if sock is not None:
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def _open(self):
+        if self._avoided:
+            self.close()
         if self._connection is None:
             self._connection = self._pool.get_connection(*pool_words(self._pool))
 
@@ -53,6 +80,7 @@ class Lane:
         try:
             return self._connection.read_response()
         except ResponseError as error:
+            self._avoided = avoids(self._connection, error) or self._avoided
             return error
 
     def abandon(self):
@@ -64,10 +92,13 @@ class Lane:
     def close(self):
         """Returns the connection to the pool."""
         connection, self._connection = self._connection, None
+        avoided, self._avoided = self._avoided, False
         if connection is None:
             return
         try:
-            if self.unended and is_connected(connection):
+            if avoided:
+                connection.disconnect()
+            elif self.unended and is_connected(connection):
                 self.unended = False
                 connection.send_command("TXN", "ABORT", check_health=False)
                 connection.read_response()
@@ -292,6 +323,8 @@ class Batch(OnDatabase, CoreCommands):
                 raise
             except BusyError as error:
                 last = error
+            except AuthenticationError:
+                raise
             except (ConnectionError, TimeoutError) as error:
                 last, sent = error, True
         if not sent:

@@ -42,6 +42,8 @@ class Type:
                     steps = None  # Whatever they are, they only read.
             elif words[0] in ("part", "map", "without", "expired"):
                 steps = None
+            elif steps is not None and words[0].startswith("|"):
+                steps.add("SET")  # A program may write.
             elif steps is not None:
                 steps.add(words[words[0] in ("return", "require")].upper())
         if self.name is None:

@@ -49,7 +49,7 @@ class Connection:
 
     def read_response(self):
         reply = self._replies.pop(0)
-        if isinstance(reply, Exception):
+        if isinstance(reply, BaseException):
             if not isinstance(reply, ResponseError):
                 self.is_connected = False
             raise reply

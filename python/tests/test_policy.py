@@ -77,7 +77,7 @@ def test_labels_follow_the_code_of_the_error():
         error = errors.translate(errors.ResponseError(text))
         assert type(error) is kind and str(error) == text.split(" ", 1)[1]
     down = errors.translate(errors.ClusterDownError("shard 1 has no leader"))
-    assert type(down) is errors.BusyError and down.retryable and "no leader" in str(down)
+    assert type(down) is errors.NoLeader and down.retryable and "no leader" in str(down)
     other = errors.ResponseError("WRONGTYPE no")
     assert errors.translate(other) is other
     assert errors.ConflictError.retryable and not errors.ConflictError.maybe_committed

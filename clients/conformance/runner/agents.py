@@ -22,6 +22,12 @@ AGENTS = {
         "start": ["{python}", "python_agent.py"],
         "requires": "an interpreter with redis-py, which PYTHON_OF_AGENT may name",
     },
+    "python-asyncio": {
+        "folder": "clients/conformance",
+        "start": ["{python}", "python_agent.py"],
+        "environment": {"CLARET_DRIVER": "asyncio"},
+        "requires": "an interpreter with redis-py, which PYTHON_OF_AGENT may name",
+    },
     "typescript": {
         "folder": "clients/typescript",
         "file": "dist/agent.js",
@@ -53,6 +59,12 @@ AGENTS = {
         "start": ["java", "-jar", "{file}"],
         "environment": {"CLARET_DRIVER": "lettuce"},
         "requires": "mvn package, in clients/java",
+    },
+    "rust": {
+        "folder": ".",
+        "file": "target/debug/examples/agent",
+        "start": ["{file}"],
+        "requires": "cargo build -p claret-client --example agent",
     },
 }
 
@@ -260,7 +272,7 @@ class Workshop:
         return word.replace("{build}", str(self._folder)).replace("{python}", python())
 
     def _environment(self, name):
-        if name != "python":
-            return AGENTS[name].get("environment", {})
+        # For the agent of the Python client.
         paths = [str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]
-        return {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+        path = os.pathsep.join(path for path in paths if path)
+        return {"PYTHONPATH": path, **AGENTS[name].get("environment", {})}

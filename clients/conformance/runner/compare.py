@@ -1,6 +1,6 @@
 """Comparison of what an agent has answered with what a story expects."""
 
-MATCHERS = frozenset(["any", "least", "members", "either", "keep", "same", "above"])
+MATCHERS = frozenset(["any", "least", "members", "has", "either", "keep", "same", "above"])
 
 
 class Mismatch(Exception):
@@ -66,6 +66,13 @@ def _check_matcher(found, matcher, argument, kept, where):
     elif matcher == "members":
         _check(isinstance(found, list), f"{where} is no array")
         _check(sorted(found, key=repr) == sorted(argument, key=repr), f"{where} has other members")
+    elif matcher == "has" and isinstance(argument, dict):
+        _check(isinstance(found, dict), f"{where} is no object")
+        for name in argument:
+            check_value(found.get(name), argument[name], kept, f"`{name}` of {where}")
+    elif matcher == "has":
+        has = isinstance(found, str) and argument.lower() in found.lower()
+        _check(has, f"{where} has no {argument!r}")
     elif matcher == "either":
         _check(any(_is_match(found, one, kept) for one in argument), f"{where} is none of these")
 

@@ -10,8 +10,8 @@ from .agents import AgentError
 PROGRESS_S = 30
 # Seconds until one request must be answered: longer than a client tries by itself.
 ANSWER_S = 45
-# Seconds between the kill of the server and its start.
-DOWN_S = 0.1
+# Milliseconds between the kill of the server and its start, if the story sets no other time.
+DOWN_MS = 100
 # Seconds before a request that was not acknowledged is sent again.
 AGAIN_S = 0.02
 
@@ -46,12 +46,13 @@ class Load:
         ]
         for worker in workers:
             worker.start()
+        machine = self._about.get("machine", "server")
         try:
             for _ in range(self._about["kills"]):
                 self._progress()
-                self._servers.carry_out("kill")
-                time.sleep(DOWN_S)
-                self._servers.carry_out("start")
+                self._servers.carry_out("kill", machine)
+                time.sleep(self._about.get("down", DOWN_MS) / 1000)
+                self._servers.carry_out("start", machine)
             self._progress()
         finally:
             with self._changed:

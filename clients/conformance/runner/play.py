@@ -38,9 +38,9 @@ def shown(value):
 class Play:
     """One story with one agent, on servers of its own."""
 
-    def __init__(self, agent, binary):
+    def __init__(self, agent, binary, story):
         self._agent = agent
-        self._servers = Servers(binary)
+        self._servers = Servers(binary, story)
         self._calls = {}
         self._kept = {}
         self._opened = []
@@ -78,8 +78,9 @@ class Play:
         requests = [step["load"] for step in steps if "load" in step] + steps
         named = {name for one in requests for name in _clients(one)}
         by_story = {one["client"] for one in steps if one.get("do") == "open"}
+        seeds = self._servers.seeds
         for name in sorted(named - by_story):
-            request = self._ready({"do": "open", "client": name, "addresses": ["$server"]})
+            request = self._ready({"do": "open", "client": name, "addresses": seeds})
             check_answer(self._agent.ask(request, ANSWER_S), {}, self._kept)
             self._opened.append(name)
 
@@ -103,6 +104,8 @@ class Play:
             self._prompt(number, step)
         elif "server" in step:
             self._servers.carry_out(step["server"], step.get("name", "server"))
+        elif "file" in step:
+            self._servers.write(step["file"], step["text"])
         elif "sleep" in step:
             time.sleep(step["sleep"] / 1000)
         elif "load" in step:
@@ -117,6 +120,9 @@ class Play:
         request = {key: step[key] for key in step if key not in ("expect", "error", "start")}
         if "addresses" in request:
             request["addresses"] = [self._servers.address(name) for name in request["addresses"]]
+        for option in ("tls", "password_file"):
+            if option in request:
+                request[option] = self._servers.file(request[option])
         return request
 
     def _check(self, number, step, call):

@@ -38,11 +38,16 @@ def _read(path):
 
 
 def _checked(story, definitions):
-    unknown = story.keys() - {"name", "needs", "steps"}
+    unknown = story.keys() - {"name", "needs", "machines", "tls", "steps"}
     if unknown:
         raise ValueError(f"{story.get('name')}: unknown fields {sorted(unknown)}")
     steps = [_defined(step, definitions) for step in story["steps"]]
-    return {"name": story["name"], "needs": story.get("needs", []), "steps": steps}
+    machines = story.get("machines", 0)
+    if machines not in (0, 3):
+        raise ValueError(f"{story['name']}: a cluster has 3 machines")
+    needed = story.get("needs", []) + (["addresses"] if machines else [])
+    kind = {"machines": machines, "tls": story.get("tls", False)}
+    return {"name": story["name"], "needs": needed, "steps": steps, **kind}
 
 
 def _defined(step, definitions):

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -75,13 +78,13 @@ func (a *agent) carryOut(ctx context.Context, asked request, under *call) (any, 
 	case "hello":
 		return hello(), nil
 	case "open":
-		db, err := claret.Connect(claret.Options{Addresses: asked.Addresses})
+		db, err := connect(asked)
 		if err == nil {
 			a.clients.put(asked.Client, db)
 		}
 		return nil, err
 	case "close":
-		db, err := a.clients.take(asked.Client)
+		db, err := a.clients.get(asked.Client)
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +147,17 @@ func (a *agent) withClient(
 			a.kept.put(asked.As, kept{retained, db})
 		}
 		return nil, err
-	case "define", "operate":
+	case "section":
+		section := db.Section(asked.Name, claret.SectionOptions{
+			Timeout: wait(asked),
+			Owner:   asked.Owner,
+			Shared:  asked.Shared,
+			Limit:   asked.Limit,
+			Detect:  asked.Detect,
+		})
+		value, err := reply(section.Do(ctx, anys(asked.Words)...))
+		return map[string]any{"value": plain(value), "token": section.Token()}, err
+	case "define", "migrate", "operate":
 		return operate(ctx, db, asked)
 	}
 	return nil, fmt.Errorf("this agent does not know %q", asked.Do)
@@ -229,7 +242,26 @@ func options(asked request) claret.LockOptions {
 		Shared:  asked.Shared,
 		Limit:   asked.Limit,
 		Detect:  asked.Detect,
+		Near:    asked.Near,
+		Next:    asked.Next,
 	}
+}
+
+func connect(asked request) (*claret.DB, error) {
+	options := claret.Options{
+		Addresses:    asked.Addresses,
+		Username:     asked.Username,
+		PasswordFile: asked.Password,
+	}
+	if asked.TLS != "" {
+		text, err := os.ReadFile(asked.TLS)
+		if err != nil {
+			return nil, err
+		}
+		options.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+		options.TLS.RootCAs.AppendCertsFromPEM(text)
+	}
+	return claret.Connect(options)
 }
 
 // reply is the reply of a command, nil among them.
@@ -296,8 +328,11 @@ func operate(ctx context.Context, db *claret.DB, asked request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if asked.Do == "define" {
+	switch asked.Do {
+	case "define":
 		return made.Define(ctx, db)
+	case "migrate":
+		return made.Migrate(ctx, db)
 	}
 	return reply(made.On(db, asked.Key).Call(ctx, asked.Operation, anys(asked.Arguments)...))
 }

@@ -15,7 +15,7 @@ import (
 // offers are the requests and options that the agent has.
 const offers = "hello open close command run resume cancel batch guards dispatch lock unlock held " +
 	"fenced stop_renewing campaign proclaim resign leader observe barrier retained enter give_back " +
-	"define operate once addresses"
+	"define migrate operate section once addresses near next tls password_file closed"
 
 // request is one line of the runner. Fields that a request does not have are empty.
 type request struct {
@@ -23,6 +23,9 @@ type request struct {
 	Do         string      `json:"do"`
 	Client     string      `json:"client"`
 	Addresses  []string    `json:"addresses"`
+	TLS        string      `json:"tls"`
+	Username   string      `json:"username"`
+	Password   string      `json:"password_file"`
 	Words      []string    `json:"words"`
 	Options    runOptions  `json:"options"`
 	Body       []step      `json:"body"`
@@ -37,6 +40,8 @@ type request struct {
 	Limit      int         `json:"limit"`
 	Owner      string      `json:"owner"`
 	Detect     bool        `json:"detect"`
+	Near       bool        `json:"near"`
+	Next       bool        `json:"next"`
 	Lock       string      `json:"lock"`
 	Value      string      `json:"value"`
 	Election   string      `json:"election"`

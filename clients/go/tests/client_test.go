@@ -15,15 +15,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	claret "claret/go"
+	"claret/go/clarettest"
 )
 
 func TestSeedThatAcceptsAndDoesNotAnswer(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
+	ctx, s := limited(t), clarettest.Start(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	defer silent.Close()
 	db := open(t, claret.Options{
-		Addresses:      []string{silent.Addr().String(), s.address},
+		Addresses:      []string{silent.Addr().String(), s.Addr},
 		ConnectTimeout: 200 * time.Millisecond,
 	})
 	equal(t, db.Incr(ctx, "n").Val(), 1)
@@ -33,10 +34,10 @@ func TestSeedThatAcceptsAndDoesNotAnswer(t *testing.T) {
 }
 
 func TestServerThatIsGone(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	db := connect(t, s.address)
+	ctx, s := limited(t), clarettest.Start(t)
+	db := connect(t, s.Addr)
 	check(t, db.Ping(ctx).Err())
-	s.kill()
+	s.Kill()
 	err := db.Incr(ctx, "n").Err()
 	equal(t, errors.Is(err, claret.ErrConnection) || errors.Is(err, claret.ErrUnknown), true)
 	body := func(_ context.Context, tx *claret.Tx) error {
@@ -45,13 +46,13 @@ func TestServerThatIsGone(t *testing.T) {
 	}
 	err = db.Run(ctx, body, claret.Deadline(100*time.Millisecond))
 	equal(t, errors.Is(err, claret.ErrConnection), true)
-	s.restart()
+	s.Restart()
 	check(t, db.Run(ctx, body))
 	equal(t, db.Get(ctx, "n").Val(), "1")
 }
 
 func TestClientThatIsClosed(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	check(t, db.Ping(ctx).Err())
 	check(t, db.Close())
 	body := func(_ context.Context, tx *claret.Tx) error {
@@ -66,19 +67,19 @@ func TestClientThatIsClosed(t *testing.T) {
 }
 
 func TestPasswordFromAFile(t *testing.T) {
-	hash := exec.Command(os.Getenv("CLARET_BIN"), "hash-password")
+	hash := exec.Command(clarettest.Binary(t), "hash-password")
 	hash.Stdin = strings.NewReader("secret\n")
 	text, err := hash.Output()
-	if err != nil && os.Getenv("CLARET_BIN") != "" {
-		t.Fatal(err)
-	}
+	check(t, err)
 	config := fmt.Sprintf("[[users]]\nname = \"ann\"\npassword_hash = %q\nrules = [%q, %q, %q]\n",
 		strings.TrimSpace(string(text)), "on", "+@all", "~*")
-	ctx, s := limited(t), start(t, config)
-	file := filepath.Join(t.TempDir(), "password")
+	folder := t.TempDir()
+	settings, file := filepath.Join(folder, "claret.toml"), filepath.Join(folder, "password")
+	check(t, os.WriteFile(settings, []byte(config), 0o600))
+	ctx, s := limited(t), clarettest.Start(t, "--config", settings)
 	check(t, os.WriteFile(file, []byte("secret\n"), 0o600))
 	db := open(t, claret.Options{
-		Addresses: []string{s.address}, Username: "ann", PasswordFile: file,
+		Addresses: []string{s.Addr}, Username: "ann", PasswordFile: file,
 	})
 	equal(t, db.Do(ctx, "ACL", "WHOAMI").Val(), any("ann"))
 	check(t, db.Run(ctx, func(_ context.Context, tx *claret.Tx) error {
@@ -87,7 +88,7 @@ func TestPasswordFromAFile(t *testing.T) {
 	}))
 	check(t, os.WriteFile(file, []byte("wrong\n"), 0o600))
 	bad := open(t, claret.Options{
-		Addresses: []string{s.address}, Username: "ann", PasswordFile: file,
+		Addresses: []string{s.Addr}, Username: "ann", PasswordFile: file,
 	})
 	equal(t, strings.Contains(fmt.Sprint(bad.Incr(ctx, "n").Err()), "WRONGPASS"), true)
 	err = bad.Run(ctx, func(_ context.Context, tx *claret.Tx) error {
@@ -98,7 +99,7 @@ func TestPasswordFromAFile(t *testing.T) {
 }
 
 func TestBatchWithGuards(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	check(t, db.Set(ctx, "order", "paid", 0).Err())
 	ship := func(fill func(*claret.Batch)) (*redis.IntCmd, error) {
 		batch := db.Batch()
@@ -125,8 +126,8 @@ func TestBatchWithGuards(t *testing.T) {
 }
 
 func TestLostAnswerOfABatchTakesEffectOnce(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	db := connect(t, judge(t, s.address, rule{"EXEC", "lose", 1}).address())
+	ctx, s := limited(t), clarettest.Start(t)
+	db := connect(t, judge(t, s.Addr, rule{"EXEC", "lose", 1}).address())
 	batch := db.Batch()
 	n := batch.Add("INCR", "n")
 	_, err := batch.Execute(ctx)
@@ -138,7 +139,7 @@ func TestLostAnswerOfABatchTakesEffectOnce(t *testing.T) {
 }
 
 func TestDispatchKeepsTheOrder(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	d, err := db.Dispatch(ctx)
 	check(t, err)
 	futures := make([]*claret.Future, 2000)
@@ -164,7 +165,7 @@ func TestDispatchKeepsTheOrder(t *testing.T) {
 }
 
 func TestTypeInATransaction(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	auctions, err := claret.ParseType(`
 type auction
 part best topk with topk.init 1

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	claret "claret/go"
+	"claret/go/clarettest"
 )
 
 func TestLockIsRenewedAndLost(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	options := claret.LockOptions{Lease: 300 * time.Millisecond}
 	lock, err := db.Lock(ctx, "{l}", options)
 	check(t, err)
@@ -42,7 +43,7 @@ func TestLockIsRenewedAndLost(t *testing.T) {
 }
 
 func TestLockIsReleasedAfterTheEndOfTheContext(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	short, cancel := context.WithCancel(ctx)
 	lock, err := db.Lock(short, "l", claret.LockOptions{})
 	check(t, err)
@@ -55,8 +56,8 @@ func TestLockIsReleasedAfterTheEndOfTheContext(t *testing.T) {
 }
 
 func TestLostAnswerOfALockIsGrantedOnce(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	db := connect(t, judge(t, s.address, rule{"LOCK.ACQUIRE", "lose", 1}).address())
+	ctx, s := limited(t), clarettest.Start(t)
+	db := connect(t, judge(t, s.Addr, rule{"LOCK.ACQUIRE", "lose", 1}).address())
 	lock, err := db.Lock(ctx, "l", claret.LockOptions{})
 	check(t, err)
 	equal(t, lock.Held(), true)
@@ -64,7 +65,7 @@ func TestLostAnswerOfALockIsGrantedOnce(t *testing.T) {
 }
 
 func TestTransactionRequiresALock(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	lock, err := db.Lock(ctx, "l", claret.LockOptions{})
 	check(t, err)
 	publish := func(ctx context.Context, tx *claret.Tx) error {
@@ -80,8 +81,8 @@ func TestTransactionRequiresALock(t *testing.T) {
 }
 
 func TestRetainedLockTakesTurns(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	db, other := connect(t, s.address), connect(t, s.address)
+	ctx, s := limited(t), clarettest.Start(t)
+	db, other := connect(t, s.Addr), connect(t, s.Addr)
 	kept, err := db.Retain("l", claret.LockOptions{})
 	check(t, err)
 	defer kept.Close()
@@ -119,8 +120,8 @@ func TestRetainedLockTakesTurns(t *testing.T) {
 }
 
 func TestElectionIsObserved(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	db, other := connect(t, s.address), connect(t, s.address)
+	ctx, s := limited(t), clarettest.Start(t)
+	db, other := connect(t, s.Addr), connect(t, s.Addr)
 	seen := make(chan string, 16)
 	watching, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -149,7 +150,7 @@ func TestElectionIsObserved(t *testing.T) {
 }
 
 func TestBarrierReleasesAllTogether(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	generations := make(chan int64, 3)
 	for i := 0; i < 3; i++ {
 		go func() {

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	claret "claret/go"
+	"claret/go/clarettest"
 )
 
 func TestGrantIsReleasedIfTheRenewalAfterAWaitFails(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	direct := connect(t, s.address)
-	db := connect(t, judge(t, s.address, rule{"LOCK.RENEW", "refuse", 1000}).address())
+	ctx, s := limited(t), clarettest.Start(t)
+	direct := connect(t, s.Addr)
+	db := connect(t, judge(t, s.Addr, rule{"LOCK.RENEW", "refuse", 1000}).address())
 	first, err := direct.Lock(ctx, "l", claret.LockOptions{})
 	check(t, err)
 	short, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
@@ -28,9 +29,9 @@ func TestGrantIsReleasedIfTheRenewalAfterAWaitFails(t *testing.T) {
 }
 
 func TestRenewalAfterAWaitIsRepeated(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	direct := connect(t, s.address)
-	db := connect(t, judge(t, s.address, rule{"LOCK.RENEW", "drop", 2}).address())
+	ctx, s := limited(t), clarettest.Start(t)
+	direct := connect(t, s.Addr)
+	db := connect(t, judge(t, s.Addr, rule{"LOCK.RENEW", "drop", 2}).address())
 	first, err := direct.Lock(ctx, "l", claret.LockOptions{})
 	check(t, err)
 	time.AfterFunc(700*time.Millisecond, func() { _ = first.Unlock(ctx) })
@@ -40,8 +41,8 @@ func TestRenewalAfterAWaitIsRepeated(t *testing.T) {
 }
 
 func TestRenewalGoesOnOverAFreshConnection(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	j := judge(t, s.address)
+	ctx, s := limited(t), clarettest.Start(t)
+	j := judge(t, s.Addr)
 	db := connect(t, j.address())
 	lock, err := db.Lock(ctx, "l", claret.LockOptions{Lease: 1200 * time.Millisecond})
 	check(t, err)
@@ -70,8 +71,8 @@ func TestCampaignThatIsGivenUpLeavesNoLead(t *testing.T) {
 func giveUp(
 	t *testing.T, acquire func(context.Context, *claret.DB, string) (*claret.Lock, error),
 ) {
-	ctx, s := limited(t), start(t, "")
-	db := connect(t, s.address)
+	ctx, s := limited(t), clarettest.Start(t)
+	db := connect(t, s.Addr)
 	given := 0
 	for i := 0; i < 100; i++ {
 		name := fmt.Sprint("l", i)
@@ -109,9 +110,9 @@ func giveUp(
 }
 
 func TestGrantBehindANilIsFoundUnderItsNumber(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	direct := connect(t, s.address)
-	db := connect(t, judge(t, s.address, rule{"LOCK.ACQUIRE", "nil", 1}).address())
+	ctx, s := limited(t), clarettest.Start(t)
+	direct := connect(t, s.Addr)
+	db := connect(t, judge(t, s.Addr, rule{"LOCK.ACQUIRE", "nil", 1}).address())
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	_, err := db.Lock(short, "l", claret.LockOptions{})

@@ -11,10 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	claret "claret/go"
+	"claret/go/clarettest"
 )
 
 func TestWrongOptionsSendNothing(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	for name, option := range map[string]claret.Option{
 		"long":     claret.Once(strings.Repeat("x", 60)),
 		"empty":    claret.Once(""),
@@ -40,12 +41,12 @@ func TestWrongOptionsSendNothing(t *testing.T) {
 }
 
 func TestNothingIsCarriedOutBehindARefusedOpening(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	direct := connect(t, s.address)
+	ctx, s := limited(t), clarettest.Start(t)
+	direct := connect(t, s.Addr)
 	for i, refused := range []string{"TXN BEGIN", "CLIENT REQUEST", "MULTI"} {
 		// On a new connection, and on one that has accepted the same before.
 		for _, warm := range []bool{false, true} {
-			j := judge(t, s.address)
+			j := judge(t, s.Addr)
 			db := connect(t, j.address())
 			key, other := fmt.Sprint("n", i, warm), fmt.Sprint("m", i, warm)
 			perform := func(key string) error {
@@ -85,8 +86,8 @@ func TestNothingIsCarriedOutBehindARefusedOpening(t *testing.T) {
 }
 
 func TestRefusedOpeningUnderATextIsNotRepeated(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	db := connect(t, judge(t, s.address, rule{"TXN BEGIN", "refuse", 1}).address())
+	ctx, s := limited(t), clarettest.Start(t)
+	db := connect(t, judge(t, s.Addr, rule{"TXN BEGIN", "refuse", 1}).address())
 	err := db.Run(ctx, func(ctx context.Context, tx *claret.Tx) error {
 		tx.Write("INCR", "n")
 		_ = tx.Get(ctx, "n").Err()
@@ -97,8 +98,8 @@ func TestRefusedOpeningUnderATextIsNotRepeated(t *testing.T) {
 }
 
 func TestClosedConnectionIsReplacedBeforeAnOpening(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	db := connect(t, s.address)
+	ctx, s := limited(t), clarettest.Start(t)
+	db := connect(t, s.Addr)
 	perform := func() error {
 		return db.Run(ctx, func(_ context.Context, tx *claret.Tx) error {
 			tx.Write("INCR", "n")
@@ -106,14 +107,13 @@ func TestClosedConnectionIsReplacedBeforeAnOpening(t *testing.T) {
 		}, claret.AttemptsMax(1))
 	}
 	check(t, perform())
-	s.kill()
-	s.restart()
+	s.Restart()
 	check(t, perform())
 	equal(t, db.Get(ctx, "n").Val(), "2")
 }
 
 func TestCommandsOfAConnectionAreRefused(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	lock, err := db.Lock(ctx, "{l}", claret.LockOptions{})
 	check(t, err)
 	for _, line := range []string{
@@ -176,7 +176,7 @@ func TestCommandsOfAConnectionAreRefused(t *testing.T) {
 }
 
 func TestVoidedTextGoesOnWithTheNextNumber(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	// On a new connection, and on one that has accepted the same before.
 	for i, text := range []string{"first", "second"} {
 		check(t, db.Do(ctx, "TXN", "RESOLVE", "once:"+text, 1).Err())

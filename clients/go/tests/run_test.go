@@ -11,10 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	claret "claret/go"
+	"claret/go/clarettest"
 )
 
 func TestTypedCommandsInATransaction(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	check(t, db.Set(ctx, "ann", 100, 0).Err())
 	var left, added *redis.IntCmd
 	var missing *redis.StringCmd
@@ -37,7 +38,7 @@ func TestTypedCommandsInATransaction(t *testing.T) {
 }
 
 func TestNoUpdateIsLostUnderContention(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	for _, options := range [][]claret.Option{nil, {claret.Update()}, {claret.Now()}} {
 		check(t, db.Set(ctx, "n", 0, 0).Err())
 		var group sync.WaitGroup
@@ -63,8 +64,8 @@ func TestNoUpdateIsLostUnderContention(t *testing.T) {
 }
 
 func TestMoreTransactionsThanConnections(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	db := open(t, claret.Options{Addresses: []string{s.address}, Transactions: 2})
+	ctx, s := limited(t), clarettest.Start(t)
+	db := open(t, claret.Options{Addresses: []string{s.Addr}, Transactions: 2})
 	var group sync.WaitGroup
 	for i := 0; i < 10; i++ {
 		group.Add(1)
@@ -84,7 +85,7 @@ func TestMoreTransactionsThanConnections(t *testing.T) {
 }
 
 func TestDeferredRepliesAreNotValues(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	for name, misuse := range map[string]func(*claret.Tx, *claret.Deferred){
 		"a word":          func(tx *claret.Tx, d *claret.Deferred) { tx.Write("SET", "x", d) },
 		"a typed word":    func(tx *claret.Tx, d *claret.Deferred) { tx.Set(ctx, "x", d, 0) },
@@ -109,7 +110,7 @@ func TestDeferredRepliesAreNotValues(t *testing.T) {
 }
 
 func TestFailureOfTheFunctionRollsBack(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	own := errors.New("own")
 	var late *claret.Deferred
 	err := db.Run(ctx, func(ctx context.Context, tx *claret.Tx) error {
@@ -133,7 +134,7 @@ func TestFailureOfTheFunctionRollsBack(t *testing.T) {
 }
 
 func TestTransactionIsOfNoUseAfterItsEnd(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	var kept *claret.Tx
 	check(t, db.Run(ctx, func(_ context.Context, tx *claret.Tx) error {
 		kept = tx
@@ -146,7 +147,7 @@ func TestTransactionIsOfNoUseAfterItsEnd(t *testing.T) {
 }
 
 func TestRefusedCommands(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	check(t, db.RPush(ctx, "list", 1).Err())
 	body := func(_ context.Context, tx *claret.Tx) error {
 		tx.Write("INCR", "n")
@@ -166,7 +167,7 @@ func TestRefusedCommands(t *testing.T) {
 }
 
 func TestEndOfTheContextWhileOthersHoldTheKey(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	check(t, db.Set(ctx, "n", 5, 0).Err())
 	check(t, db.Run(ctx, func(ctx context.Context, tx *claret.Tx) error {
 		check(t, tx.Get(ctx, "n").Err())
@@ -187,8 +188,8 @@ func TestEndOfTheContextWhileOthersHoldTheKey(t *testing.T) {
 }
 
 func TestLostAnswerOfACommitIsAskedFor(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
-	db := connect(t, judge(t, s.address, rule{"TXN COMMIT", "lose", 1}).address())
+	ctx, s := limited(t), clarettest.Start(t)
+	db := connect(t, judge(t, s.Addr, rule{"TXN COMMIT", "lose", 1}).address())
 	var reply *claret.Deferred
 	attempts := 0
 	check(t, db.Run(ctx, func(ctx context.Context, tx *claret.Tx) error {
@@ -196,16 +197,16 @@ func TestLostAnswerOfACommitIsAskedFor(t *testing.T) {
 		reply = tx.Write("INCR", "n")
 		return nil
 	}))
-	equal(t, connect(t, s.address).Get(ctx, "n").Val(), "1")
+	equal(t, connect(t, s.Addr).Get(ctx, "n").Val(), "1")
 	if _, err := reply.Value(); attempts == 1 && !errors.Is(err, claret.ErrRepeated) {
 		t.Fatal(err)
 	}
 }
 
 func TestOnceInTwoProcesses(t *testing.T) {
-	ctx, s := limited(t), start(t, "")
+	ctx, s := limited(t), clarettest.Start(t)
 	for _, db := range []*claret.DB{
-		connect(t, judge(t, s.address, rule{"TXN COMMIT", "lose", 2}).address()), connect(t, s.address),
+		connect(t, judge(t, s.Addr, rule{"TXN COMMIT", "lose", 2}).address()), connect(t, s.Addr),
 	} {
 		err := db.Run(ctx, func(ctx context.Context, tx *claret.Tx) error {
 			n, err := tx.Get(ctx, "n").Int()
@@ -219,11 +220,11 @@ func TestOnceInTwoProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	equal(t, connect(t, s.address).Get(ctx, "n").Val(), "1")
+	equal(t, connect(t, s.Addr).Get(ctx, "n").Val(), "1")
 }
 
 func TestSnapshotIsOfOneInstant(t *testing.T) {
-	ctx, db := limited(t), connect(t, start(t, "").address)
+	ctx, db := limited(t), connect(t, clarettest.Start(t).Addr)
 	check(t, db.MSet(ctx, "a", 1, "b", 1).Err())
 	check(t, db.Snapshot(ctx, func(ctx context.Context, tx *claret.Tx) error {
 		first, err := tx.Get(ctx, "a").Result()

@@ -18,7 +18,8 @@ import { Fenced } from "./locks/fenced.js";
 import type { LockOptions } from "./locks/hold.js";
 import { Lock } from "./locks/lock.js";
 import { Retained, type RetainedOptions } from "./locks/retained.js";
-import type { Haste, Store } from "./locks/wait.js";
+import { Section, type SectionOptions } from "./locks/section.js";
+import { refusedEarly, type Haste, type Store } from "./locks/wait.js";
 import type { Reply, Word, Words } from "./wire/connection.js";
 import { Pool, type ConnectOptions } from "./wire/pool.js";
 import { Requests } from "./wire/requests.js";
@@ -135,6 +136,14 @@ export class Claret extends Commands<"direct"> implements AsyncDisposable {
     return new Fenced(lock, (words) => this.#carryOut(words));
   }
 
+  /**
+   * Commands on keys of the hash slot of a lock, each with the lock and its release in one request;
+   * see {@link Section}.
+   */
+  section(name: string, options: SectionOptions = {}): Section {
+    return new Section(this.#store, name, options);
+  }
+
   /** Whether a command may change data, by the server's own table. */
   async isWrite(command: string): Promise<boolean> {
     return (await this.#flagsOf(command)).has("write");
@@ -192,7 +201,7 @@ export class Claret extends Commands<"direct"> implements AsyncDisposable {
     }
   }
 
-  async #promptly(words: Words, { limitMs, fresh }: Haste = {}): Promise<Reply> {
+  async #promptly(words: Words, { limitMs, fresh, request }: Haste = {}): Promise<Reply> {
     const signal =
       limitMs === undefined
         ? undefined
@@ -201,9 +210,12 @@ export class Claret extends Commands<"direct"> implements AsyncDisposable {
       if (!signal?.aborted) throw error;
       throw new ConnectionError("no connection in time", { cause: error });
     });
+    const numbered = request === undefined ? [] : [["CLIENT", "REQUEST", ...request]];
     let reply: Reply;
     try {
-      [reply = null] = await abortable(signal, () => link.send([words]));
+      const replies = await abortable(signal, () => link.send([...numbered, words]));
+      if (refusedEarly(replies)) link.close();
+      reply = replies.at(-1) ?? null;
     } catch (error) {
       // The reply may still arrive on it.
       link.close();

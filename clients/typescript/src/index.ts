@@ -51,6 +51,7 @@ export { Election, type ElectionOptions, type Leader } from "./locks/election.js
 export { Fenced } from "./locks/fenced.js";
 export type { LockOptions } from "./locks/hold.js";
 export { Lock, type WaitOptions } from "./locks/lock.js";
+export { Section, type SectionOptions } from "./locks/section.js";
 export { Retained, Stay, type RetainedOptions } from "./locks/retained.js";
 export type { Connection, Driver, Reply, Target, Word, Words } from "./wire/connection.js";
 export type { ConnectOptions } from "./wire/pool.js";

@@ -4,8 +4,8 @@ import { after, beforeEach, describe } from "node:test";
 import { connect } from "@claret/client";
 import { ioredis } from "@claret/client/ioredis";
 import { nodeRedis } from "@claret/client/node-redis";
+import { start } from "@claret/client/testing";
 import { startProxy } from "./proxy.js";
-import { Server } from "./server.js";
 
 /** Waits. */
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -15,13 +15,13 @@ export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
  * `proxied` one behind the proxy.
  */
 export async function withEachDriver(define) {
-  const server = await Server.start();
+  const server = await start();
   const proxy = await startProxy(server.port);
   // Node 18 runs hooks outside a suite only when the process is about to end.
   describe("a client", () => {
     after(async () => {
       proxy.close();
-      await server.remove();
+      await server.close();
     });
     for (const driver of [ioredis(), nodeRedis()]) {
       describe(driver.name, () => {

@@ -76,7 +76,10 @@ export async function startProxy(port) {
         proxy.seen.push(text);
         const action = await proxy.rule(text);
         if (action === "drop") break;
-        if (action === "hang") await once(client, "close");
+        if (action === "hang") {
+          await once(client, "close");
+          break;
+        }
         if (action?.startsWith("-")) {
           client.write(`${action}\r\n`);
           continue;

@@ -1,19 +1,20 @@
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
+import { start, type Server } from "@claret/client/testing";
 import { Chromium, type Page } from "./chromium.js";
-import { Store, Web } from "./processes.js";
+import { Web } from "./processes.js";
 
 // Node 18 runs hooks outside a suite only when the process is about to end.
 describe("in a browser", () => {
-  let store: Store;
+  let store: Server;
   let webs: Web[];
   let chromium: Chromium;
   let ann: Page;
   let ben: Page;
 
   before(async () => {
-    store = await Store.start();
+    store = await start();
     webs = [await Web.start(store), await Web.start(store)];
     chromium = await Chromium.start();
     [ann, ben] = (await Promise.all(webs.map(({ url }) => chromium.open(url)))) as [Page, Page];
@@ -33,7 +34,7 @@ describe("in a browser", () => {
     }
     await chromium.stop();
     await Promise.all(webs.map((web) => web.stop()));
-    await store.remove();
+    await store.close();
   });
 
   const shows = (lot: string, selector: string, text: string) =>

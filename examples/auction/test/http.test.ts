@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
+import { start, type Server } from "@claret/client/testing";
 import { Redis } from "ioredis";
-import { Store, Web } from "./processes.js";
+import { Web } from "./processes.js";
 import { bid, close, Viewer } from "./viewer.js";
 
 /** How often a bid is repeated while the store is away; a request waits some seconds by itself. */
@@ -10,14 +11,14 @@ const AGAIN_MAX = 3;
 
 // Node 18 runs hooks outside a suite only when the process is about to end.
 describe("over HTTP", () => {
-  let store: Store;
+  let store: Server;
   let first: Web;
   let second: Web;
   let here: Viewer;
   let there: Viewer;
 
   before(async () => {
-    store = await Store.start();
+    store = await start();
     first = await Web.start(store);
     second = await Web.start(store);
     here = new Viewer(first.url);
@@ -28,7 +29,7 @@ describe("over HTTP", () => {
     here.leave();
     there.leave();
     await Promise.all([first.stop(), second.stop()]);
-    await store.remove();
+    await store.close();
   });
 
   test("bids at either web server are shown by both", async () => {

@@ -1,50 +1,11 @@
-// The processes of the tests: a store on files of its own, and web servers over it.
+// The web servers of the tests, and what they print.
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { Server } from "@claret/client/testing";
 
 const main = fileURLToPath(new URL("../server/main.js", import.meta.url));
-
-/** A server of Claret, which can be killed and started again on the same files and port. */
-export class Store {
-  readonly url: string;
-  readonly #port: number;
-  readonly #folder: string;
-  #process: ChildProcess | undefined;
-
-  private constructor(port: number, folder: string) {
-    this.url = `redis://127.0.0.1:${port}`;
-    this.#port = port;
-    this.#folder = folder;
-  }
-
-  static async start(): Promise<Store> {
-    const store = new Store(await freePort(), await mkdtemp(join(tmpdir(), "claret-auction-")));
-    await store.start();
-    return store;
-  }
-
-  async start(): Promise<void> {
-    const binary = process.env["CLARET_BIN"];
-    if (!binary) throw new Error("CLARET_BIN is the binary of the server");
-    this.#process = spawn(binary, ["serve", "--port", String(this.#port), "--dir", this.#folder]);
-    await output(this.#process, /is ready/);
-  }
-
-  async kill(): Promise<void> {
-    if (this.#process) await stop(this.#process, "SIGKILL");
-  }
-
-  async remove(): Promise<void> {
-    await this.kill();
-    await rm(this.#folder, { recursive: true, force: true });
-  }
-}
 
 /** A web server, as `npm start` starts it. */
 export class Web {
@@ -53,7 +14,7 @@ export class Web {
     readonly process: ChildProcess,
   ) {}
 
-  static async start(store: Store): Promise<Web> {
+  static async start(store: Server): Promise<Web> {
     const env = { ...process.env, CLARET_URL: store.url, PORT: "0" };
     const child = spawn(process.execPath, [main], { env });
     const [, url = ""] = await output(child, /the auction is at (http:\S+)\//);
@@ -87,13 +48,4 @@ export async function stop(child: ChildProcess, signal: NodeJS.Signals): Promise
   const ended = once(child, "exit");
   child.kill(signal);
   await ended;
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, "close");
-  return port;
 }

@@ -108,7 +108,7 @@ func (l *Lane) refused(opening, commands []redis.Cmder) error {
 		if err == nil || errors.Is(err, redis.Nil) {
 			continue
 		}
-		l.kill()
+		l.Cut()
 		for _, other := range commands {
 			if err := other.Err(); err == nil || errors.Is(err, redis.Nil) {
 				text := "the server refused to begin, and may have carried out commands singly: "
@@ -154,10 +154,10 @@ func (l *Lane) Exchange(ctx context.Context, limit time.Duration, commands ...re
 		return err
 	}
 	if limit > 0 {
-		timer := time.AfterFunc(limit, l.kill)
+		timer := time.AfterFunc(limit, l.Cut)
 		defer l.unlessLate(timer.Stop)
 	}
-	defer l.unlessLate(context.AfterFunc(ctx, l.kill))
+	defer l.unlessLate(context.AfterFunc(ctx, l.Cut))
 	pipe := l.conn.Pipeline()
 	for _, command := range commands {
 		_ = pipe.Process(ctx, command)
@@ -169,14 +169,14 @@ func (l *Lane) Exchange(ctx context.Context, limit time.Duration, commands ...re
 	for _, command := range commands {
 		switch err := command.Err(); {
 		case err != nil && !failure.IsReply(err):
-			l.kill()
+			l.Cut()
 			return failure.GaveUp(ctx, err)
 		case err != nil:
 			broken = nil
 		}
 	}
 	if broken != nil {
-		l.kill()
+		l.Cut()
 	}
 	return failure.GaveUp(ctx, broken)
 }
@@ -184,7 +184,7 @@ func (l *Lane) Exchange(ctx context.Context, limit time.Duration, commands ...re
 // unlessLate calls off a kill. One that has begun must not hit the next user, so it is completed.
 func (l *Lane) unlessLate(callOff func() bool) {
 	if !callOff() {
-		l.kill()
+		l.Cut()
 	}
 }
 
@@ -221,7 +221,8 @@ func (l *Lane) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return socket, nil
 }
 
-func (l *Lane) kill() {
+// Cut closes the connection, which ends what is under way on it.
+func (l *Lane) Cut() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.killed = true
@@ -232,7 +233,7 @@ func (l *Lane) kill() {
 
 // Abandon closes the lane, because replies may be outstanding on it.
 func (l *Lane) Abandon() {
-	l.kill()
+	l.Cut()
 	l.Release()
 }
 
@@ -244,7 +245,7 @@ func (l *Lane) Release() {
 	// Once it is kept, it may be another user's.
 	seats, counted := l.lanes.seats, l.counted
 	_ = l.conn.Close()
-	if !usable || !l.lanes.keep(l) {
+	if !l.lanes.keep(l, usable) {
 		_ = l.client.Close()
 	}
 	if counted {
@@ -260,6 +261,7 @@ type Lanes struct {
 
 	mutex  sync.Mutex
 	idle   []*Lane
+	lent   map[*Lane]bool
 	closed bool
 }
 
@@ -267,7 +269,8 @@ type Lanes struct {
 func NewLanes(seeds *Seeds, options redis.Options, most int) *Lanes {
 	options.PoolSize, options.MinIdleConns = 1, 0
 	options.ReadTimeout, options.WriteTimeout = -1, -1
-	return &Lanes{seeds: seeds, options: options, seats: make(chan struct{}, most)}
+	seats := make(chan struct{}, most)
+	return &Lanes{seeds: seeds, options: options, seats: seats, lent: map[*Lane]bool{}}
 }
 
 // Take lends a lane to a transaction, when one is free.
@@ -309,20 +312,22 @@ func (l *Lanes) take(fresh bool) (*Lane, error) {
 	}
 	// It checks whether the connection is still open, and otherwise opens another one.
 	lane.conn = lane.client.Conn()
+	l.lent[lane] = true
 	return lane, nil
 }
 
-func (l *Lanes) keep(lane *Lane) bool {
+func (l *Lanes) keep(lane *Lane, usable bool) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if l.closed || len(l.idle) >= cap(l.seats) {
+	delete(l.lent, lane)
+	if !usable || l.closed || len(l.idle) >= cap(l.seats) {
 		return false
 	}
 	l.idle = append(l.idle, lane)
 	return true
 }
 
-// Close closes the idle lanes now and the others when they are given back.
+// Close closes all lanes: what is under way ends with an error.
 func (l *Lanes) Close() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -331,4 +336,7 @@ func (l *Lanes) Close() {
 		_ = lane.client.Close()
 	}
 	l.idle = nil
+	for lane := range l.lent {
+		lane.Cut()
+	}
 }

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { readFile } from "node:fs/promises";
 import {
   connect,
   defineType,
@@ -37,17 +38,32 @@ interface Open {
   readonly goesOn: Promise<void>;
 }
 
+/** Something that was made with a client. */
+interface Of<T> {
+  readonly it: T;
+  readonly db: Claret;
+}
+
 type Handler = (request: any, open: Open) => Promise<unknown>;
 
 /** Names of the requests and options that are offered. */
-const OPTIONS = ["once", "guards", "addresses"];
+const OPTIONS = [
+  "once",
+  "guards",
+  "addresses",
+  "near",
+  "next",
+  "tls",
+  "password_file",
+  "closed",
+];
 
 export class Agent {
   readonly #driver: () => Driver;
   readonly #write: Write;
   readonly #clients = new Map<string, Claret>();
-  readonly #locks = new Map<string, Lock | Stay>();
-  readonly #kept = new Map<string, Retained>();
+  readonly #locks = new Map<string, Of<Lock | Stay>>();
+  readonly #kept = new Map<string, Of<Retained>>();
   readonly #types = new Map<string, TypeDefinition<AnyOperations>>();
   readonly #open = new Map<number, Open>();
 
@@ -80,14 +96,13 @@ export class Agent {
       offers: [...Object.keys(this.#handlers), ...OPTIONS],
     }),
 
-    open: async ({ client, addresses }) => {
-      this.#clients.set(client, connect({ driver: this.#driver(), addresses }));
+    open: async ({ client, addresses, tls, username, password_file: passwordFile }) => {
+      const authority = tls === undefined ? undefined : { ca: await readFile(tls) };
+      const options = { driver: this.#driver(), addresses, tls: authority, username, passwordFile };
+      this.#clients.set(client, connect(options));
     },
 
-    close: async ({ client }) => {
-      await this.#db(client).close();
-      this.#clients.delete(client);
-    },
+    close: async ({ client }) => this.#db(client).close(),
 
     command: async ({ client, words }) => this.#db(client).command(...words),
 
@@ -114,12 +129,20 @@ export class Agent {
         );
       }),
 
-    lock: async ({ client, name, as, lease, timeout, shared, limit, owner, detect }, open) => {
-      const options = { leaseMs: lease, timeoutMs: timeout, shared, limit, owner, detect };
-      const lock = await this.#db(client)
-        .lock(name, options)
-        .acquire({ signal: open.giveUp.signal });
-      return this.#keep(as, lock);
+    lock: async ({ client, name, as, lease, timeout, ...others }, open) => {
+      const { shared, limit, owner, detect, near, next } = others;
+      const place = { shared, limit, owner, detect };
+      const options = { leaseMs: lease, timeoutMs: timeout, ...place, near, next };
+      const db = this.#db(client);
+      const lock = await db.lock(name, options).acquire({ signal: open.giveUp.signal });
+      return this.#keep(as, lock, db);
+    },
+
+    section: async ({ client, name, words, timeout, shared, limit, owner, detect }, open) => {
+      const place = { shared, limit, owner, detect };
+      const options = { timeoutMs: timeout, ...place, signal: open.giveUp.signal };
+      const section = this.#db(client).section(name, options);
+      return { value: await section.command(...words), token: section.token };
     },
 
     unlock: async ({ lock }) => void (await this.#lock(lock).release()),
@@ -127,21 +150,16 @@ export class Agent {
     held: async ({ lock }) => this.#lock(lock).held,
 
     fenced: async ({ lock, words }) => {
-      const held = this.#lock(lock);
-      return this.#anyClient()
-        .fenced(held)
-        .command(...words);
+      const { it, db } = known(this.#locks, lock);
+      return db.fenced(it).command(...words);
     },
 
     stop_renewing: async ({ lock }) => (this.#lock(lock) as Lock).stopRenewing(),
 
     campaign: async ({ client, name, value, as, lease, timeout, owner }, open) => {
-      const election = this.#db(client).election(name, {
-        leaseMs: lease,
-        timeoutMs: timeout,
-        owner,
-      });
-      return this.#keep(as, await election.campaign(value, { signal: open.giveUp.signal }));
+      const db = this.#db(client);
+      const election = db.election(name, { leaseMs: lease, timeoutMs: timeout, owner });
+      return this.#keep(as, await election.campaign(value, { signal: open.giveUp.signal }), db);
     },
 
     proclaim: async ({ election, value }) => void (await this.#election(election).proclaim(value)),
@@ -166,17 +184,21 @@ export class Agent {
 
     retained: async ({ client, name, as, lease, timeout, owner, cohort, tokens }) => {
       const options = { leaseMs: lease, timeoutMs: timeout, owner, cohort, tokens };
-      this.#kept.set(as, this.#db(client).retained(name, options));
+      const db = this.#db(client);
+      this.#kept.set(as, { it: db.retained(name, options), db });
     },
 
     enter: async ({ retained, as, timeout }, open) => {
       const wait = { timeoutMs: timeout, signal: open.giveUp.signal };
-      return this.#keep(as, await known(this.#kept, retained).enter(wait));
+      const { it, db } = known(this.#kept, retained);
+      return this.#keep(as, await it.enter(wait), db);
     },
 
-    give_back: async ({ retained }) => known(this.#kept, retained).close(),
+    give_back: async ({ retained }) => known(this.#kept, retained).it.close(),
 
     define: async ({ client, definition }) => this.#type(definition).define(this.#db(client)),
+
+    migrate: async ({ client, definition }) => this.#type(definition).migrate(this.#db(client)),
 
     operate: async ({ client, definition, key, operation, arguments: given }) => {
       const handle = this.#type(definition).on(this.#db(client), key);
@@ -211,8 +233,8 @@ export class Agent {
     return { value: result() ?? null, attempts };
   }
 
-  #keep(as: string, lock: Lock | Stay): { token: number } {
-    this.#locks.set(as, lock);
+  #keep(as: string, lock: Lock | Stay, db: Claret): { token: number } {
+    this.#locks.set(as, { it: lock, db });
     return { token: lock.token };
   }
 
@@ -220,12 +242,8 @@ export class Agent {
     return known(this.#clients, name);
   }
 
-  #anyClient(): Claret {
-    return known(this.#clients, this.#clients.keys().next().value ?? "");
-  }
-
   #lock(name: string): Lock | Stay {
-    return known(this.#locks, name);
+    return known(this.#locks, name).it;
   }
 
   #election(name: string): Election {

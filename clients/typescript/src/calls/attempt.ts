@@ -79,6 +79,7 @@ function beginning(manner: Manner): Words {
 export class Lane {
   readonly #pool: Pool;
   readonly #signal: AbortSignal | undefined;
+  readonly #beyond: boolean;
   #link: Promise<Link> | undefined;
   /** The connection, once what begins the transaction is on its way. */
   #begun: Promise<Link> = Promise.reject(new ClosedError("no transaction has begun"));
@@ -89,15 +90,19 @@ export class Lane {
   /** Whether what begins the transaction is sent alone, as it was refused before. */
   careful = false;
 
-  constructor(pool: Pool, signal?: AbortSignal) {
+  /** `beyond` is for what may wait long, whatever the limit of the pool. */
+  constructor(pool: Pool, signal?: AbortSignal, beyond = false) {
     this.#pool = pool;
     this.#signal = signal;
+    this.#beyond = beyond;
     this.#begun.catch(() => undefined);
   }
 
   /** Sends a flight; resolves to the replies to its commands, errors as values. */
   async exchange(flight: Flight): Promise<Reply[]> {
-    const taken = (this.#link ??= this.#pool.take(this.#signal));
+    const taken = (this.#link ??= this.#beyond
+      ? this.#pool.takeBeyond(this.#signal)
+      : this.#pool.take(this.#signal));
     if (flight.opening.length === 0) return (await this.#begun).send(commandsOf(flight));
     const reset: Words[] = this.unended ? [["TXN", "ABORT"]] : [];
     this.unended = false;

@@ -4,9 +4,15 @@
  * @module
  */
 
-import { OrderError, OutcomeUnknownError, RepeatedError, VoidedError } from "../errors.js";
+import {
+  ClosedError,
+  OrderError,
+  OutcomeUnknownError,
+  RepeatedError,
+  VoidedError,
+} from "../errors.js";
 import type { Reply, Word, Words } from "../wire/connection.js";
-import type { Numbers } from "../wire/requests.js";
+import type { Numbers, Request } from "../wire/requests.js";
 import { abortable, attempts, type RetryOptions } from "../wire/time.js";
 import { isAboutAttempt, Lane } from "./attempt.js";
 import { Commands, raw } from "./commands.js";
@@ -101,14 +107,11 @@ async function carryOut(
 ): Promise<Reply[] | null> {
   const { signal } = options;
   let flight = script.take();
-  let request = numbers.next();
+  const tries = new Tries(numbers);
   let last: unknown;
-  let sent: boolean | undefined = false;
-  let careful = false;
   for await (const _ of attempts(options, signal)) {
-    const lane = new Lane(runner.pool, signal);
-    lane.careful = careful;
-    flight = script.repeat(flight, request);
+    const lane = tries.on(new Lane(runner.pool, signal));
+    flight = script.repeat(flight, tries.request);
     try {
       const replies = await abortable(signal, () => lane.exchange(flight));
       const reply = script.digest(flight, replies);
@@ -116,26 +119,58 @@ async function carryOut(
       if (reply === null) return null;
       return script.settle(reply);
     } catch (error) {
-      const state = await lane.state();
-      careful = lane.careful;
-      const gaveUp = signal?.aborted && error === signal.reason;
-      sent ||=
-        state === "broken" || (gaveUp && state === "open") || error instanceof OutcomeUnknownError;
       if (error instanceof RepeatedError) script.lose(flight);
-      if (gaveUp) {
-        lane.abandon();
-        if (!sent) throw error;
-        throw new OutcomeUnknownError("the caller gave up before the reply came", { cause: error });
-      }
-      await lane.close();
-      if (error instanceof VoidedError) request = numbers.next();
-      // Under its number it may be repeated whatever became of earlier tries.
-      else if (!isWorthRepeating(error)) throw error;
+      await tries.failed(lane, error, signal);
       last = error;
     }
   }
-  if (!sent) throw last;
-  throw new OutcomeUnknownError("the connection broke before the reply came", { cause: last });
+  throw tries.lastOf(last);
+}
+
+/** Tries of commands that take effect together, and once: under a request number. */
+export class Tries {
+  readonly #numbers: Numbers;
+  #careful = false;
+  /** The number of the next try. */
+  request: Request;
+  /** Whether an earlier try may have taken effect, or may do so yet. */
+  sent = false;
+
+  constructor(numbers: Numbers) {
+    this.#numbers = numbers;
+    this.request = numbers.next();
+  }
+
+  /** A lane for the next try. */
+  on(lane: Lane): Lane {
+    lane.careful = this.#careful;
+    return lane;
+  }
+
+  /** Ends a try that has failed. Throws unless there may be another one. */
+  async failed(lane: Lane, error: unknown, signal: AbortSignal | undefined): Promise<void> {
+    const state = await lane.state();
+    this.#careful = lane.careful;
+    const gaveUp = signal?.aborted === true && error === signal.reason;
+    this.sent ||=
+      state === "broken" || (gaveUp && state === "open") || error instanceof OutcomeUnknownError;
+    if (gaveUp) {
+      lane.abandon();
+      if (!this.sent) throw error;
+      throw new OutcomeUnknownError("the caller gave up before the reply came", { cause: error });
+    }
+    await lane.close();
+    if (error instanceof VoidedError) this.request = this.#numbers.next();
+    // Under its number it may be repeated whatever became of earlier tries.
+    else if (error instanceof ClosedError) throw this.lastOf(error);
+    else if (!isWorthRepeating(error)) throw error;
+  }
+
+  /** The error when there is no further try. */
+  lastOf(error: unknown): unknown {
+    if (!this.sent) return error;
+    return new OutcomeUnknownError("the connection broke before the reply came", { cause: error });
+  }
 }
 
 function isWorthRepeating(error: unknown): boolean {

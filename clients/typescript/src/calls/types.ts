@@ -75,6 +75,7 @@ export class TypeDefinition<O> {
         this.#commands.set(second, steps);
         if (first === "query") steps = undefined; // Whatever they are, they only read.
       } else if (["part", "map", "without", "expired"].includes(first)) steps = undefined;
+      else if (first.startsWith("|")) steps?.add("SET"); // A program may write.
       else steps?.add((first === "return" || first === "require" ? second : first).toUpperCase());
     }
     if (name === undefined) throw new TypeError("a definition begins with 'type' and a name");

@@ -4,7 +4,8 @@
  * @module
  */
 
-import { NotAcquiredError, OutcomeUnknownError } from "../errors.js";
+import { BusyError, NotAcquiredError, OutcomeUnknownError, RejectedError } from "../errors.js";
+import type { Request } from "../wire/requests.js";
 import { Failures, timeLeft } from "../wire/time.js";
 import type { WaitOptions } from "./lock.js";
 import {
@@ -13,6 +14,7 @@ import {
   isWorthRepeating,
   numberOf,
   timeoutWords,
+  type Patience,
   type Store,
 } from "./wait.js";
 
@@ -37,6 +39,8 @@ export class Barrier {
    *
    * Rejects with a `NotAcquiredError` if not all parties arrived in time, which takes the own
    * arrival back; with an `OutcomeUnknownError` if that is uncertain because the connection broke.
+   * The signal takes the arrival back as well: unless the server confirms that, it rejects with an
+   * `OutcomeUnknownError`. If the arrival counts all the same it resolves.
    */
   wait(options: WaitOptions = {}): Promise<number> {
     const { timeoutMs, signal } = options;
@@ -44,30 +48,66 @@ export class Barrier {
       const begun = performance.now();
       const failures = new Failures();
       const request = numbers.next();
+      const text = `not all of ${this.parties} parties came to the barrier ${this.name} in time`;
+      const words = ["BARRIER.WAIT", this.name, this.parties, "OWNER", this.#owner];
+      const unknown = (cause?: unknown) =>
+        new OutcomeUnknownError(`${text}, and the own arrival may count`, { cause });
       let again = false;
       for (;;) {
         const asked = performance.now();
         const waitMs = timeLeft(timeoutMs, begun);
-        const words = ["BARRIER.WAIT", this.name, this.parties, "OWNER", this.#owner];
+        let sent = false;
+        let settled: number | null | undefined;
+        const patience: Patience = {
+          waitMs,
+          signal,
+          undo: async (answer, ended) => {
+            if (ended) settled = numberOf(answer) ?? (await this.#settle(request));
+          },
+          sends: () => (sent = true),
+          lingers: (work) => numbers.keepFor(work),
+        };
+        const commands = [
+          ["CLIENT", "REQUEST", ...request],
+          [...words, ...timeoutWords(waitMs)],
+        ];
         try {
-          const commands = [
-            ["CLIENT", "REQUEST", ...request],
-            [...words, ...timeoutWords(waitMs)],
-          ];
-          const generation = numberOf(
-            await askAndWait(this.#store.pool, commands, { waitMs, signal }),
-          );
+          const generation = numberOf(await askAndWait(this.#store.pool, commands, patience));
           if (generation !== null) return generation;
         } catch (error) {
-          if (!isWorthRepeating(error)) throw error;
-          again = true;
-          await failures.pause(error, asked, signal);
+          if (typeof settled === "number") return settled;
+          const gaveUp = signal?.aborted && error === signal.reason;
+          if (gaveUp && ((sent && settled === undefined) || again)) throw unknown(error);
+          if (gaveUp || !isWorthRepeating(error)) throw error;
+          again ||= sent && !(error instanceof BusyError);
+          await failures.pause(error, asked, signal).catch((reason: unknown) => {
+            throw again ? unknown(reason) : reason;
+          });
           continue;
         }
-        const text = `not all of ${this.parties} parties came to the barrier ${this.name} in time`;
         // The first request may still wait at the server, and count as an arrival.
-        throw again ? new OutcomeUnknownError(text) : new NotAcquiredError(text);
+        if (again) throw unknown();
+        const generation = await this.#settle(request).catch((cause: unknown) => {
+          throw unknown(cause);
+        });
+        if (generation === null) throw new NotAcquiredError(text);
+        return generation;
       }
     });
+  }
+
+  /**
+   * The generation of an arrival whose wait has ended in vain, if it counts all the same because it
+   * was on its way to the log: then that is the reply to any write under its number.
+   */
+  async #settle(request: Request): Promise<number | null> {
+    const words = ["LOCK.RELEASE", this.name, 0];
+    try {
+      return Number(await this.#store.promptly(words, { request })) || null;
+    } catch (error) {
+      // A user without the right to ask goes by the first answer.
+      if (error instanceof RejectedError) return null;
+      throw error;
+    }
   }
 }

@@ -97,7 +97,7 @@ export class Election extends Lock {
   override _words(waitMs: number | undefined): Words {
     if (this.#value === undefined) throw new TypeError("a candidate has a value: use `campaign`");
     const words = ["ELECTION.CAMPAIGN", this.name, this.#value, "LEASE", this._leaseMs];
-    return [...words, ...timeoutWords(waitMs), "OWNER", this._owner];
+    return [...words, ...timeoutWords(waitMs), ...this._place];
   }
 
   async #next(seen: number, { timeoutMs, signal }: WaitOptions): Promise<Reply[] | null> {

@@ -9,7 +9,7 @@
  * @module
  */
 
-import { LockLostError, NotAcquiredError } from "../errors.js";
+import { LockLostError, NotAcquiredError, OrderError } from "../errors.js";
 import type { Word, Words } from "../wire/connection.js";
 import { defaultOwner, timeoutWords } from "./wait.js";
 
@@ -27,8 +27,31 @@ export interface LockOptions {
   owner?: string | undefined;
   /** Whether to reject with a `DeadlockError` instead of waiting in a cycle. Needs an `owner`. */
   detect?: boolean | undefined;
+  /**
+   * Whether the server that the client is connected to keeps the lock, and passes it from client to
+   * client without a write. It is held alone; guard what is written by `db.fenced`.
+   */
+  near?: boolean | undefined;
+  /**
+   * Whether a release passes the lock on before it is on disk, to a waiter with the same option. It
+   * is held alone; guard what is written by `db.fenced`.
+   */
+  next?: boolean | undefined;
   /** Gives up waiting. */
   signal?: AbortSignal | undefined;
+}
+
+/** Options of a place in the queue of a lock. */
+export type PlaceOptions = Pick<LockOptions, "shared" | "limit" | "owner" | "detect">;
+
+/** The words of a place in the queue. Throws if they contradict each other. */
+export function placeWords({ shared = false, limit, owner, detect = false }: PlaceOptions): Words {
+  if (shared && limit !== undefined) throw new TypeError("a lock is shared or has a limit");
+  if (detect && owner === undefined) {
+    throw new TypeError("detect needs an owner: a name of its own for each that holds and waits");
+  }
+  const share = shared ? ["SHARED"] : limit !== undefined ? ["LIMIT", limit] : [];
+  return ["OWNER", owner ?? defaultOwner(), ...share];
 }
 
 const LEASE_MS = 30_000;
@@ -41,25 +64,26 @@ export class Hold {
   /** @internal */
   readonly _leaseMs: number;
   /** @internal */
-  readonly _owner: string;
-  readonly #share: readonly Word[];
+  readonly _place: Words;
   readonly #detect: boolean;
+  /** Words for a lock of whose holders not all servers know. */
+  readonly #manner: Words;
   #token: number | undefined;
   #until = 0;
   #lost = false;
 
   constructor(name: string, options: LockOptions) {
-    const { leaseMs = LEASE_MS, shared = false, limit, owner, detect = false } = options;
+    const { leaseMs = LEASE_MS, shared, limit, detect = false, near, next } = options;
     if (!(leaseMs > 0)) throw new RangeError("a lease is longer than nothing");
-    if (shared && limit !== undefined) throw new TypeError("a lock is shared or has a limit");
-    if (detect && owner === undefined) {
-      throw new TypeError("detect needs an owner: a name of its own for each that holds and waits");
+    if (near && next) throw new TypeError("a lock has `near` or `next`, not both");
+    if ((near || next) && (shared || limit !== undefined || (near && detect))) {
+      throw new TypeError("with `near` or `next` a lock is held alone; `near` detects no cycles");
     }
     this.name = name;
     this._leaseMs = Math.max(1, Math.round(leaseMs));
-    this._owner = owner ?? defaultOwner();
-    this.#share = shared ? ["SHARED"] : limit !== undefined ? ["LIMIT", limit] : [];
+    this._place = placeWords(options);
     this.#detect = detect;
+    this.#manner = near ? ["NEAR"] : next ? ["NEXT"] : [];
   }
 
   /** The fencing token of the last grant. Throws a `NotAcquiredError` if there was none. */
@@ -69,8 +93,14 @@ export class Hold {
     return this.#token;
   }
 
-  /** The token by which the server knows that the lock is held. */
+  /**
+   * The token by which the server knows that the lock is held. Throws an `OrderError` for a lock
+   * with `near` or `next`, whose holder the server does not tell.
+   */
   get grant(): number {
+    if (this.#manner.length > 0) {
+      throw new OrderError("with `near` or `next` a lock is no condition: use `db.fenced`");
+    }
     return this.token;
   }
 
@@ -97,12 +127,13 @@ export class Hold {
 
   /** @internal The command that acquires. */
   _words(waitMs: number | undefined): Words {
-    const tail = ["OWNER", this._owner, ...this.#share];
-    if (waitMs === 0) return ["LOCK.TRY", this.name, "LEASE", this._leaseMs, ...tail];
-    const words: Word[] = ["LOCK.ACQUIRE", this.name, "LEASE", this._leaseMs];
+    if (waitMs === 0 && this.#manner.length === 0) {
+      return ["LOCK.TRY", this.name, "LEASE", this._leaseMs, ...this._place];
+    }
+    const words: Word[] = ["LOCK.ACQUIRE", this.name, "LEASE", this._leaseMs, ...this.#manner];
     words.push(...timeoutWords(waitMs));
     if (this.#detect) words.push("DETECT");
-    return [...words, ...tail];
+    return [...words, ...this._place];
   }
 
   /**

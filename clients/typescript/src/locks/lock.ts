@@ -4,16 +4,10 @@
  * @module
  */
 
-import {
-  ClosedError,
-  ConnectionError,
-  LockLostError,
-  NotAcquiredError,
-  OrderError,
-} from "../errors.js";
+import { ClosedError, LockLostError, NotAcquiredError, OrderError } from "../errors.js";
 import type { Reply } from "../wire/connection.js";
 import type { Numbers, Request } from "../wire/requests.js";
-import { abortable, attempts, Failures, sleep, timeLeft, within } from "../wire/time.js";
+import { abortable, attempts, Failures, remains, sleep, timeLeft, within } from "../wire/time.js";
 import { Hold, type LockOptions } from "./hold.js";
 import { askAndWait, isWorthRepeating, numberOf, type Store } from "./wait.js";
 
@@ -23,8 +17,6 @@ const DISCARD_MS = 1_000;
 export const TRIES = 6;
 /** Shortest limit of one try, in milliseconds, whatever the lease: to connect takes time. */
 const TRY_MS_MIN = 50;
-
-const tooLate = () => new ConnectionError("no answer in time");
 
 /** Options of one wait for a lock. */
 export interface WaitOptions {
@@ -84,7 +76,7 @@ export class Lock extends Hold implements AsyncDisposable {
         throw new NotAcquiredError(`the lock ${this.name} was not free in time`);
       }
       if (giveUp.signal.aborted) {
-        await this.#discard(this._drop());
+        await remains(this.#discard(this._drop()));
         throw giveUp.signal.reason;
       }
     } catch (error) {
@@ -155,7 +147,7 @@ export class Lock extends Hold implements AsyncDisposable {
       return granted;
     } finally {
       // A grant that could not be confirmed is of no use.
-      if (!granted) await this.#discard(this._drop());
+      if (!granted) await remains(this.#discard(this._drop()));
     }
   }
 
@@ -168,6 +160,11 @@ export class Lock extends Hold implements AsyncDisposable {
     const failures = new Failures();
     let request = numbers.next();
     let again = false;
+    let undone = false;
+    const lingers = (work: Promise<unknown>) => {
+      undone = true;
+      numbers.keepFor(work);
+    };
     try {
       for (;;) {
         const asked = performance.now();
@@ -175,7 +172,8 @@ export class Lock extends Hold implements AsyncDisposable {
         try {
           const commands = [["CLIENT", "REQUEST", ...request], this._words(waitMs)];
           const undo = (answer: Reply) => this.#undo(request, answer);
-          const answer = await askAndWait(this._store.pool, commands, { waitMs, signal, undo });
+          const patience = { waitMs, signal, undo, lingers };
+          const answer = await askAndWait(this._store.pool, commands, patience);
           const token = numberOf(answer);
           if (token === null) return false;
           this._take(token, asked);
@@ -192,8 +190,10 @@ export class Lock extends Hold implements AsyncDisposable {
       }
     } catch (error) {
       // A request whose connection broke may have been granted without an answer.
-      if (again) {
-        await within(this.#undo(request, null), DISCARD_MS, tooLate).catch(() => undefined);
+      if (again && !undone) {
+        const work = this.#undo(request, null);
+        numbers.keepFor(work);
+        await remains(work);
       }
       throw error;
     }
@@ -233,7 +233,7 @@ export class Lock extends Hold implements AsyncDisposable {
    */
   async _renew(fresh: boolean): Promise<boolean> {
     const asked = performance.now();
-    const token = this.grant;
+    const token = this.token;
     const held = await this._store.promptly(
       ["LOCK.RENEW", this.name, token, "LEASE", this._leaseMs],
       { limitMs: Math.max(TRY_MS_MIN, this._leaseMs / TRIES), fresh },
@@ -249,14 +249,20 @@ export class Lock extends Hold implements AsyncDisposable {
   async _giveBack(): Promise<boolean> {
     const token = this._drop();
     if (token === undefined) return false;
-    for await (const _ of attempts({})) {
-      try {
-        return Number(await this._store.promptly(["LOCK.RELEASE", this.name, token])) === 1;
-      } catch (error) {
-        if (!isWorthRepeating(error)) throw error;
+    return this._store.requests.borrow(async (numbers) => {
+      // Under a number, a release whose reply was lost has the same reply when it is repeated.
+      const request = numbers.next();
+      for await (const _ of attempts({})) {
+        try {
+          const words = ["LOCK.RELEASE", this.name, token];
+          return Number(await this._store.promptly(words, { request })) === 1;
+        } catch (error) {
+          if (error instanceof ClosedError) return false;
+          if (!isWorthRepeating(error)) throw error;
+        }
       }
-    }
-    return false;
+      return false;
+    });
   }
 
   /** @internal */

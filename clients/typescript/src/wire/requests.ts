@@ -14,6 +14,8 @@ export type Request = readonly [name: string, number: number];
 export class Numbers {
   readonly #name: string;
   #number = 0;
+  #users = 1;
+  #free: (() => void) | undefined;
 
   constructor(name: string) {
     this.#name = name;
@@ -23,6 +25,26 @@ export class Numbers {
   next(): Request {
     this.#number += 1;
     return [this.#name, this.#number];
+  }
+
+  /** Keeps the name from others until some work is done, although its request may end before. */
+  keepFor(work: Promise<unknown>): void {
+    this.#users += 1;
+    const done = () => this.#leave();
+    work.then(done, done);
+  }
+
+  /** @internal Ends the request. Calls a function as soon as no other work needs the name. */
+  _end(free: () => void): void {
+    this.#free = free;
+    this.#leave();
+  }
+
+  #leave(): void {
+    this.#users -= 1;
+    if (this.#users > 0) return;
+    this.#users = 1;
+    this.#free?.();
   }
 }
 
@@ -60,7 +82,7 @@ export class Requests {
     try {
       return await use(numbers);
     } finally {
-      this.#free.push(numbers);
+      numbers._end(() => this.#free.push(numbers));
     }
   }
 }

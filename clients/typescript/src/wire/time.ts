@@ -13,6 +13,8 @@ export interface RetryOptions {
 }
 
 const DEADLINE_MS = 10_000;
+/** Longest time that a caller who gives up waits for what is left, in milliseconds. */
+const REMAINS_MS = 400;
 const PAUSE_MS_MIN = 0.5;
 const PAUSE_MS_MAX = 50;
 
@@ -83,6 +85,12 @@ export async function within<T>(promise: Promise<T>, ms: number, late: () => Err
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Waits for what is left of something that was given up; after a while it goes on by itself. */
+export async function remains(work: Promise<unknown>): Promise<void> {
+  const late = () => new Error("it goes on by itself");
+  await within(work, REMAINS_MS, late).catch(() => undefined);
 }
 
 /**

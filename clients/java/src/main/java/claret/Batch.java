@@ -1,6 +1,7 @@
 package claret;
 
 import claret.error.BusyException;
+import claret.error.CancelledException;
 import claret.error.ClaretException;
 import claret.error.ConnectionException;
 import claret.error.OrderException;
@@ -112,6 +113,8 @@ public final class Batch implements DeferredWrites {
                 }
                 uncertain |= sent;
                 last = error;
+            } catch (CancelledException error) {
+                throw sent || uncertain ? new CancelledException(error.getMessage(), true) : error;
             } catch (BusyException error) {
                 last = error;
             }

@@ -9,6 +9,7 @@ import claret.lock.Lock;
 import claret.lock.LockOptions;
 import claret.lock.RetainedLock;
 import claret.lock.RetainedOptions;
+import claret.lock.Section;
 import claret.wire.Retry;
 import claret.wire.Translate;
 import claret.wire.Wire;
@@ -110,6 +111,14 @@ public final class Claret implements Reads, Writes, AutoCloseable {
         return new RetainedLock(wire, name, options);
     }
 
+    /**
+     * Commands on keys of the hash slot of a lock, each with the lock and its release in one request. Of
+     * the options, timeout, owner, sharing and detection are used.
+     */
+    public Section section(String name, LockOptions options) {
+        return new Section(wire, name, options);
+    }
+
     /** Commands that are refused if a later holder of the lock has written to their keys. */
     public Fenced fenced(Held lock) {
         return new Fenced(wire, lock);
@@ -125,7 +134,7 @@ public final class Claret implements Reads, Writes, AutoCloseable {
         return new Barrier(wire, name, parties);
     }
 
-    /** Closes the connections. Locks must be closed before. */
+    /** Closes the connections: what is under way ends with an exception. Locks end with their leases. */
     @Override
     public void close() {
         wire.close();

@@ -3,10 +3,13 @@ package claret;
 import claret.net.Address;
 import claret.net.Driver;
 import claret.net.Setup;
+import claret.net.Tls;
 import claret.wire.Words;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import javax.net.ssl.TrustManagerFactory;
 
 /** Options of {@link Claret#connect}. */
 public final class Options {
@@ -20,7 +23,15 @@ public final class Options {
         boolean none = from.addresses.isEmpty();
         addresses = none ? List.of(new Address("127.0.0.1", 6379)) : List.copyOf(from.addresses);
         driver = from.driver == null ? Driver.available() : from.driver;
-        setup = new Setup(from.user, from.password, from.database, from.clientName, from.connectTimeout);
+        setup =
+                new Setup(
+                        from.user,
+                        from.password,
+                        from.passwordFile,
+                        from.database,
+                        from.clientName,
+                        from.connectTimeout,
+                        from.trust);
         transactionsMax = from.transactionsMax;
         timeout = from.timeout;
         Words.checkTimes(timeout, from.connectTimeout);
@@ -37,6 +48,8 @@ public final class Options {
         private Driver driver;
         private String user;
         private String password;
+        private Path passwordFile;
+        private TrustManagerFactory trust;
         private int database;
         private String clientName;
         private Duration connectTimeout = Duration.ofSeconds(5);
@@ -64,6 +77,27 @@ public final class Options {
         public Builder credentials(String user, String password) {
             this.user = user;
             this.password = password;
+            passwordFile = null;
+            return this;
+        }
+
+        /** User, and a file whose first line is the password: it is read for each connection. */
+        public Builder passwordFile(String user, Path file) {
+            this.user = user;
+            password = null;
+            passwordFile = file;
+            return this;
+        }
+
+        /** Encrypts all connections, to servers whose certificates the Java runtime trusts. */
+        public Builder tls() {
+            trust = Tls.trust(null);
+            return this;
+        }
+
+        /** Encrypts all connections, to servers whose certificates authorities of a PEM file have signed. */
+        public Builder tls(Path authorities) {
+            trust = Tls.trust(authorities);
             return this;
         }
 

@@ -6,7 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import claret.Claret;
+import claret.Options;
+import claret.testing.ClaretServer;
 import inventory.Inventory.Shown;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -25,19 +28,19 @@ class InventoryTest {
     private static final Duration LONG = Duration.ofMinutes(1);
     private static final Duration SHORT = Duration.ofMillis(300);
 
-    private Server server;
+    private ClaretServer server;
     private Claret db;
     private Inventory inventory;
 
     @BeforeEach
-    void start() throws Exception {
-        server = new Server();
-        db = server.connect();
+    void start() throws IOException {
+        server = ClaretServer.start();
+        db = Claret.connect(Options.builder().address(server.address()).build());
         inventory = new Inventory(db);
     }
 
     @AfterEach
-    void stop() throws Exception {
+    void stop() {
         db.close();
         server.close();
     }
@@ -156,8 +159,7 @@ class InventoryTest {
         inventory.add("apples", 5);
         assertTrue(reserve("kept", LONG, Map.of("apples", 1L)));
         assertTrue(reserve("left", Duration.ofSeconds(2), Map.of("apples", 2L)));
-        server.kill();
-        server.start();
+        server.restart();
         assertTrue(reserve("kept", LONG, Map.of("apples", 1L)));
         assertTrue(inventory.buy("kept"));
         expectSoon("apples", 4, 1);

@@ -1,5 +1,6 @@
 package claret.lock;
 
+import claret.error.BusyException;
 import claret.error.CancelledException;
 import claret.error.ClosedException;
 import claret.error.ConnectionException;
@@ -38,6 +39,7 @@ final class Lease {
     private volatile boolean ended;
     private volatile boolean troubled;
     private boolean sent;
+    private Waits.Left left;
     private Thread keeper;
 
     private Lease(Wire wire, String name, Duration lease) {
@@ -59,10 +61,12 @@ final class Lease {
             long begunNs,
             Function<Long, List<String>> words) {
         Lease taken = new Lease(wire, name, lease);
-        try (Numbers numbers = wire.requests.borrow()) {
+        Numbers numbers = wire.requests.borrow();
+        Runnable rest = null;
+        try {
             while (true) {
                 Request request = numbers.next();
-                boolean answered = false;
+                rest = taken::forget;
                 Boolean held;
                 try {
                     held =
@@ -71,25 +75,46 @@ final class Lease {
                                     timeout,
                                     begunNs,
                                     (waitMs, again) -> taken.asked(request, words, waitMs, again));
-                    answered = true;
                 } catch (CancelledException | ConnectionException | UnknownOutcomeException error) {
-                    taken.find(request, words);
+                    rest = () -> taken.endWith(request, words);
                     throw error;
-                } finally {
-                    if (!answered) {
-                        taken.forget();
-                    }
                 }
                 if (held == null) {
-                    taken.forget();
                     return null;
                 }
                 if (held) {
+                    rest = null;
                     return taken;
                 }
                 taken.token = 0;
             }
+        } finally {
+            taken.leave(rest, numbers);
         }
+    }
+
+    /** Gives the numbers back, when what is left of a request in vain is done. */
+    private void leave(Runnable rest, Numbers numbers) {
+        if (rest == null || (token == 0 && !sent)) {
+            numbers.close();
+            return;
+        }
+        Waits.remains(
+                wire,
+                () -> {
+                    rest.run();
+                    numbers.close();
+                });
+    }
+
+    /** Ends a request that failed, and gives back what may have been granted all the same. */
+    private void endWith(Request request, Function<Long, List<String>> words) {
+        if (left != null && token == 0) {
+            Object late = left.end().answer();
+            token = late == null ? 0 : Convert.integer(late);
+        }
+        find(request, words);
+        forget();
     }
 
     /** Looks under the number of a request that was given up whether it was granted all the same. */
@@ -97,7 +122,7 @@ final class Lease {
         if (token != 0 || !sent) {
             return;
         }
-        Object found = askedAllTheSame(List.of(request.announcement(), words.apply(0L)));
+        Object found = replyTo(List.of(request.announcement(), words.apply(0L)));
         token = found == null ? 0 : Convert.integer(found);
     }
 
@@ -109,20 +134,17 @@ final class Lease {
         if (unused == 0) {
             return;
         }
-        askedAllTheSame(List.of(List.of("LOCK.RELEASE", name, Long.toString(unused))));
+        replyTo(List.of(List.of("LOCK.RELEASE", name, Long.toString(unused))));
     }
 
-    /** The last reply, also if the thread is interrupted; {@code null} if there is none. */
-    private Object askedAllTheSame(List<List<String>> commands) {
-        return Interrupts.postponed(
-                () -> {
-                    try {
-                        return Translate.lastOf(wire.exchangeFresh(commands, FORGET_MS));
-                    } catch (RuntimeException unknown) {
-                        // What was granted ends with its lease.
-                        return null;
-                    }
-                });
+    /** The last reply; {@code null} if there is none. */
+    private Object replyTo(List<List<String>> commands) {
+        try {
+            return Translate.lastOf(wire.exchangeFresh(commands, FORGET_MS));
+        } catch (RuntimeException unknown) {
+            // What was granted ends with its lease.
+            return null;
+        }
     }
 
     /** Whether the grant is held; {@code null}: not granted. */
@@ -130,9 +152,9 @@ final class Lease {
         long askedNs = System.nanoTime();
         sent |= !Thread.currentThread().isInterrupted();
         List<List<String>> commands = List.of(request.announcement(), words.apply(waitMs));
-        Object reply =
-                Waits.ask(wire, commands, waitMs, Waits.GRACE_MS, late -> token = Convert.integer(late));
+        Object reply = Waits.ask(wire, commands, waitMs, Waits.GRACE_MS, given -> left = given);
         if (reply == null) {
+            sent = false;
             return null;
         }
         take(Convert.integer(reply), askedNs);
@@ -212,7 +234,14 @@ final class Lease {
         long whole = Math.max(1, Math.round(waitMs));
         String[] words = {"LOCK.WANTED", name, Long.toString(token), "TIMEOUT", Long.toString(whole)};
         long graceMs = Math.max(1, leaseMs / RENEW_PARTS);
-        return Convert.integer(Waits.ask(wire, List.of(List.of(words)), whole, graceMs, late -> {}));
+        Object count =
+                Waits.ask(
+                        wire,
+                        List.of(List.of(words)),
+                        whole,
+                        graceMs,
+                        given -> Waits.remains(wire, given::end));
+        return Convert.integer(count);
     }
 
     /** Renews the lease in a thread of its own until it is released or lost. */
@@ -261,16 +290,22 @@ final class Lease {
     }
 
     private boolean releaseNow() {
-        List<String> words = List.of("LOCK.RELEASE", name, Long.toString(token));
-        for (Attempts attempts = wire.retry.attempts(); attempts.next(); ) {
-            try {
-                return Convert.truth(Translate.checked(wire.exchange(List.of(words), wire.timeoutMs).get(0)));
-            } catch (ConnectionException error) {
-                if (System.nanoTime() > untilNs) {
+        try (Numbers numbers = wire.requests.borrow()) {
+            // Under a number, a release whose reply was lost has the same reply when it is repeated.
+            List<String> words = List.of("LOCK.RELEASE", name, Long.toString(token));
+            List<List<String>> commands = List.of(numbers.next().announcement(), words);
+            for (Attempts attempts = wire.retry.attempts(); attempts.next(); ) {
+                try {
+                    return Convert.truth(Translate.lastOf(wire.exchange(commands, wire.timeoutMs)));
+                } catch (BusyException | ConnectionException | UnknownOutcomeException error) {
+                    if (System.nanoTime() > untilNs) {
+                        return false;
+                    }
+                } catch (ClosedException over) {
                     return false;
                 }
             }
+            return false;
         }
-        return false;
     }
 }

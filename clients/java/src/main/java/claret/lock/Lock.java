@@ -1,5 +1,6 @@
 package claret.lock;
 
+import claret.error.OrderException;
 import claret.wire.Wire;
 import java.util.List;
 
@@ -11,8 +12,20 @@ import java.util.List;
  * claret.Transaction#require}.
  */
 public final class Lock extends Leased {
-    private Lock(Lease lease) {
+    private final LockOptions.Manner manner;
+
+    private Lock(Lease lease, LockOptions.Manner manner) {
         super(lease);
+        this.manner = manner;
+    }
+
+    @Override
+    public long grantToken() {
+        if (manner != LockOptions.Manner.PLAIN) {
+            throw new OrderException(
+                    "the server does not tell who holds a lock with near or next: use fenced");
+        }
+        return token();
     }
 
     /** Waits in turn for a lock; see {@link claret.Claret#lock}. */
@@ -21,11 +34,13 @@ public final class Lock extends Leased {
         if (lease == null) {
             throw new NotAcquiredException("the lock " + name + " was not free in time");
         }
-        return new Lock(lease);
+        return new Lock(lease, options.manner);
     }
 
     private static List<String> words(String name, LockOptions options, Long waitMs) {
-        boolean atOnce = waitMs != null && waitMs == 0;
+        boolean plain = options.manner == LockOptions.Manner.PLAIN;
+        // Any other lock needs a wait, however short.
+        boolean atOnce = plain && waitMs != null && waitMs == 0;
         List<String> words =
                 atOnce
                         ? Lease.words(options.lease, null, options.owner, "LOCK.TRY", name)
@@ -33,12 +48,10 @@ public final class Lock extends Leased {
         if (options.detect && !atOnce) {
             words.add("DETECT");
         }
-        if (options.shared) {
-            words.add("SHARED");
+        if (!plain) {
+            words.add(options.manner.name());
         }
-        if (options.limit > 0) {
-            words.addAll(List.of("LIMIT", Integer.toString(options.limit)));
-        }
+        words.addAll(options.place());
         return words;
     }
 

@@ -1,6 +1,5 @@
 package claret.net;
 
-import claret.error.ConnectionException;
 import java.util.List;
 import java.util.Map;
 
@@ -17,7 +16,7 @@ final class Handshake {
             for (int i = 0; i < commands.size(); i++) {
                 Object reply = connection.receive(setup.connectTimeout().toMillis());
                 if (reply instanceof ErrorReply error) {
-                    throw new ConnectionException("the server refused the connection: " + error.text(), null);
+                    throw Greeted.refused(error);
                 }
                 if (reply instanceof Map<?, ?> about && about.get("id") instanceof Long id) {
                     connection.greeted(id);

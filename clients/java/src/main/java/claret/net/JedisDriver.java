@@ -7,7 +7,9 @@ import java.net.StandardSocketOptions;
 import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
 import java.util.List;
+import javax.net.ssl.TrustManagerFactory;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.JedisSocketFactory;
 import redis.clients.jedis.exceptions.JedisConnectionException;
@@ -28,10 +30,12 @@ public final class JedisDriver implements Driver {
     private static final class Channel implements JedisSocketFactory {
         private final Address address;
         private final int timeoutMs;
+        private final TrustManagerFactory trust;
         private SocketChannel channel;
 
         Channel(Address address, Setup setup) {
             this.address = address;
+            trust = setup.trust();
             timeoutMs = (int) Math.min(Integer.MAX_VALUE, setup.connectTimeout().toMillis());
         }
 
@@ -42,8 +46,12 @@ public final class JedisDriver implements Driver {
                 channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
                 channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
                 channel.socket().connect(new InetSocketAddress(address.host(), address.port()), timeoutMs);
-                return channel.socket();
-            } catch (IOException | RuntimeException error) {
+                if (trust == null) {
+                    return channel.socket();
+                }
+                channel.socket().setSoTimeout(Math.max(1, timeoutMs));
+                return Tls.secured(channel.socket(), address, trust);
+            } catch (IOException | GeneralSecurityException | RuntimeException error) {
                 close();
                 throw new JedisConnectionException(String.valueOf(error.getMessage()), error);
             }

@@ -5,9 +5,11 @@ import io.lettuce.core.ClientOptions;
 import io.lettuce.core.ClientOptions.DisconnectedBehavior;
 import io.lettuce.core.MaintNotificationsConfig;
 import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.RedisException;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SocketOptions;
+import io.lettuce.core.SslOptions;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.protocol.AsyncCommand;
@@ -25,6 +27,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import javax.net.ssl.TrustManagerFactory;
 
 /** Connections over Lettuce. */
 public final class LettuceDriver implements Driver {
@@ -34,9 +37,11 @@ public final class LettuceDriver implements Driver {
     private final RedisClient client = RedisClient.create();
 
     /** Creates a client of Lettuce. */
-    public LettuceDriver() {
+    public LettuceDriver() {}
+
+    private static ClientOptions options(TrustManagerFactory trust) {
         // A connection that comes back by itself would be one without the transaction begun on it.
-        client.setOptions(
+        ClientOptions.Builder options =
                 ClientOptions.builder()
                         .autoReconnect(false)
                         .disconnectedBehavior(DisconnectedBehavior.REJECT_COMMANDS)
@@ -46,8 +51,18 @@ public final class LettuceDriver implements Driver {
                                 SocketOptions.builder()
                                         .connectTimeout(CONNECT_TIMEOUT_MAX)
                                         .keepAlive(true)
-                                        .build())
-                        .build());
+                                        .build());
+        if (trust != null) {
+            options.sslOptions(SslOptions.builder().jdkSslProvider().trustManager(trust).build());
+        }
+        return options.build();
+    }
+
+    /** Begins to connect. The options belong to the client: they are changed for one at a time. */
+    private synchronized CompletableFuture<StatefulRedisConnection<String, String>> connecting(
+            RedisURI uri, TrustManagerFactory trust) {
+        client.setOptions(options(trust));
+        return client.connectAsync(StringCodec.UTF8, uri).toCompletableFuture();
     }
 
     @Override
@@ -63,7 +78,8 @@ public final class LettuceDriver implements Driver {
                 String user = setup.user() == null ? "default" : setup.user();
                 uri.withAuthentication(user, setup.password().toCharArray());
             }
-            opening = client.connectAsync(StringCodec.UTF8, uri.build()).toCompletableFuture();
+            uri.withSsl(setup.trust() != null);
+            opening = connecting(uri.build(), setup.trust());
             long waitMs = setup.connectTimeout().toMillis();
             return Handshake.complete(new Link(opening.get(waitMs, TimeUnit.MILLISECONDS)), setup);
         } catch (RedisException | InterruptedException | ExecutionException | TimeoutException error) {
@@ -82,6 +98,11 @@ public final class LettuceDriver implements Driver {
     private static RuntimeException failed(Exception error) {
         if (error instanceof InterruptedException) {
             Thread.currentThread().interrupt();
+        }
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            if (cause instanceof RedisCommandExecutionException refused) {
+                return Greeted.refused(ErrorReply.parse(refused.getMessage()));
+            }
         }
         return Greeted.failed(error instanceof ExecutionException ? error.getCause() : error);
     }

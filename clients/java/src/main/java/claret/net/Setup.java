@@ -1,15 +1,41 @@
 package claret.net;
 
+import claret.error.ConnectionException;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import javax.net.ssl.TrustManagerFactory;
 
 /**
- * What a new connection is set up with: user and password ({@code null}: none), database, name for
- * {@code CLIENT LIST} ({@code null}: none), and the longest time to connect.
+ * What a new connection is set up with: user, password and a file with it ({@code null}: none),
+ * database, name for {@code CLIENT LIST} ({@code null}: none), the longest time to connect, and whom TLS
+ * trusts ({@code null}: there is no TLS).
  */
 public record Setup(
-        String user, String password, int database, String clientName, Duration connectTimeout) {
+        String user,
+        String password,
+        Path passwordFile,
+        int database,
+        String clientName,
+        Duration connectTimeout,
+        TrustManagerFactory trust) {
+
+    /** The same for one connection: with the password of the file as it is now, and another limit. */
+    public Setup now(Duration limit) {
+        String read = passwordFile == null ? password : passwordOf(passwordFile);
+        return new Setup(user, read, null, database, clientName, limit, trust);
+    }
+
+    private static String passwordOf(Path file) {
+        try {
+            return Files.readString(file).lines().findFirst().orElse("");
+        } catch (IOException error) {
+            throw new ConnectionException("the password cannot be read: " + error, error);
+        }
+    }
 
     /** Commands that a new connection sends first. */
     public List<List<String>> commands() {

@@ -45,6 +45,8 @@ public final class Type {
                 }
             } else if (SECTIONS.contains(words[0])) {
                 current = null;
+            } else if (current != null && words[0].startsWith("|")) {
+                current.commands().add("set"); // A program may write.
             } else if (current != null) {
                 boolean led = words.length > 1 && (words[0].equals("return") || words[0].equals("require"));
                 current.commands().add(words[led ? 1 : 0].toLowerCase(Locale.ROOT));

@@ -46,6 +46,11 @@ public final class Slot<T> {
         }
     }
 
+    /** The reply as far as it is known; throws it if it is an error. */
+    public Object known() {
+        return Translate.checked(reply);
+    }
+
     /** The reply as it arrived, an error as a value. */
     Object raw() {
         return reply;

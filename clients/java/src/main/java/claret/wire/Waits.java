@@ -2,11 +2,13 @@ package claret.wire;
 
 import claret.error.BusyException;
 import claret.error.ClaretException;
+import claret.error.ClosedException;
 import claret.error.ConnectionException;
 import claret.error.UnknownOutcomeException;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -19,6 +21,8 @@ public final class Waits {
     /** Time that an answer may come late. */
     public static final long GRACE_MS = 10_000;
     private static final long UNBLOCK_MS = 1_000;
+    // Longest time that a caller that gives up waits for what is left to do.
+    private static final long REMAINS_MS = 400;
     private static final long UNBLOCK_PAUSE_MS = 20;
 
     private Waits() {}
@@ -63,35 +67,38 @@ public final class Waits {
      * connection is closed if there is no reply: the server then takes a late grant back.
      */
     public static Object ask(Wire wire, List<List<String>> commands, Long waitMs) {
-        return ask(wire, commands, waitMs, GRACE_MS, late -> {});
+        return ask(wire, commands, waitMs, GRACE_MS, left -> remains(wire, left::end));
     }
 
     /**
-     * The same, with the time that the answer may come late, and with what becomes of an answer that
-     * comes although the thread was interrupted: it is not {@code null}.
+     * The same, with the time that the answer may come late, and with what ends the wait if the thread
+     * is interrupted.
      *
      * <p>Another thread reads the answer, so that an interruption does not close the connection: what
      * was granted in that moment is learnt.
      */
     public static Object ask(
-            Wire wire, List<List<String>> commands, Long waitMs, long graceMs, Consumer<Object> unwanted) {
+            Wire wire, List<List<String>> commands, Long waitMs, long graceMs, Consumer<Left> givenUp) {
         if (Thread.currentThread().isInterrupted()) {
             throw Interrupts.cancelled();
         }
-        long longest = waitMs == null ? DAY_MS : Math.min(DAY_MS, waitMs + graceMs);
+        long longest = longestMs(waitMs, graceMs);
         Lane lane = new Lane(wire);
         Future<List<Object>> answer = wire.elsewhere(() -> exchanged(lane, commands, longest));
         try {
             return Translate.lastOf(answer.get());
         } catch (InterruptedException interrupted) {
-            Object late = Interrupts.postponed(() -> givenUp(wire, lane, answer));
-            if (late != null) {
-                unwanted.accept(late);
-            }
+            Thread.currentThread().interrupt();
+            givenUp.accept(new Left(wire, lane, answer));
             throw Interrupts.cancelled();
         } catch (ExecutionException error) {
             throw unchecked(error.getCause());
         }
+    }
+
+    /** Longest time until the answer to a wait of this time, {@code null} being for ever. */
+    public static long longestMs(Long waitMs, long graceMs) {
+        return waitMs == null ? DAY_MS : Math.min(DAY_MS, waitMs + graceMs);
     }
 
     private static List<Object> exchanged(Lane lane, List<List<String>> commands, long longest) {
@@ -107,22 +114,64 @@ public final class Waits {
         return new IllegalStateException(cause);
     }
 
-    /** Ends a wait, and returns its answer; {@code null} if it is negative, an error or late. */
-    private static Object givenUp(Wire wire, Lane lane, Future<List<Object>> answer) {
-        long endNs = System.nanoTime() + UNBLOCK_MS * 1_000_000;
-        while (System.nanoTime() < endNs) {
-            // Again and again: the first may come before the request, which then still waits.
-            unblock(wire, lane.id());
-            try {
-                return Translate.lastOf(answer.get(UNBLOCK_PAUSE_MS, TimeUnit.MILLISECONDS));
-            } catch (TimeoutException early) {
-                continue;
-            } catch (InterruptedException | ExecutionException | ClaretException none) {
-                break;
+    /** How a wait ended that was given up: whether the server has answered, and what. */
+    public record End(boolean answered, Object answer) {}
+
+    /** A wait whose thread was interrupted, while the server may still answer. */
+    public static final class Left {
+        private final Wire wire;
+        private final Lane lane;
+        private final Future<List<Object>> answer;
+
+        private Left(Wire wire, Lane lane, Future<List<Object>> answer) {
+            this.wire = wire;
+            this.lane = lane;
+            this.answer = answer;
+        }
+
+        /** Ends the wait at the server. */
+        public End end() {
+            long endNs = System.nanoTime() + UNBLOCK_MS * 1_000_000;
+            while (System.nanoTime() < endNs) {
+                // Again and again: the first may come before the request, which then still waits.
+                unblock(wire, lane.id());
+                try {
+                    Object last = Translate.lastOf(answer.get(UNBLOCK_PAUSE_MS, TimeUnit.MILLISECONDS));
+                    return new End(true, last);
+                } catch (TimeoutException early) {
+                    continue;
+                } catch (InterruptedException | ExecutionException | ClaretException none) {
+                    break;
+                }
+            }
+            answer.cancel(true);
+            return new End(false, null);
+        }
+    }
+
+    /**
+     * Does what is left of a wait that was given up, also if the thread is interrupted. After a while it
+     * goes on by itself.
+     */
+    public static void remains(Wire wire, Runnable rest) {
+        Future<?> done;
+        try {
+            done = wire.elsewhere(Executors.callable(rest));
+        } catch (ClosedException over) {
+            return;
+        }
+        boolean interrupted = Thread.interrupted();
+        try {
+            done.get(REMAINS_MS, TimeUnit.MILLISECONDS);
+        } catch (InterruptedException again) {
+            interrupted = true;
+        } catch (TimeoutException | ExecutionException late) {
+            // What was granted ends with its lease, at the latest.
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
             }
         }
-        answer.cancel(true);
-        return null;
     }
 
     private static void unblock(Wire wire, long id) {

@@ -40,6 +40,9 @@ public final class Wire implements AutoCloseable {
     private final ExecutorService helpers = Executors.newCachedThreadPool(Wire::helper);
     // Kinds of openings that connections have accepted.
     private final Map<Connection, Set<String>> accepted = Collections.synchronizedMap(new WeakHashMap<>());
+    // Those in use; those that broke are forgotten with their users.
+    private final Set<Connection> lent =
+            Collections.newSetFromMap(Collections.synchronizedMap(new WeakHashMap<>()));
     private volatile int current;
     private volatile boolean closed;
 
@@ -73,6 +76,7 @@ public final class Wire implements AutoCloseable {
         checkOpen();
         for (Connection found = idle.poll(); found != null; found = idle.poll()) {
             if (found.isAlive()) {
+                lent.add(found);
                 return found;
             }
             found.close();
@@ -90,15 +94,18 @@ public final class Wire implements AutoCloseable {
     Connection open(long limitMs) {
         checkOpen();
         Duration limit = Duration.ofMillis(Math.min(limitMs, setup.connectTimeout().toMillis()));
-        Setup brief =
-                new Setup(setup.user(), setup.password(), setup.database(), setup.clientName(), limit);
+        Setup now = setup.now(limit);
         ConnectionException last = null;
         int first = current;
         for (int i = 0; i < addresses.size(); i++) {
             int index = (first + i) % addresses.size();
             try {
-                Connection connection = driver.open(addresses.get(index), brief);
+                Connection connection = driver.open(addresses.get(index), now);
                 current = index;
+                lent.add(connection);
+                if (closed) {
+                    connection.close();
+                }
                 return connection;
             } catch (ConnectionException error) {
                 last = error;
@@ -134,6 +141,7 @@ public final class Wire implements AutoCloseable {
 
     /** Keeps a connection for later; without outstanding replies. */
     public void giveBack(Connection connection) {
+        lent.remove(connection);
         if (closed || idle.size() >= IDLE_MAX) {
             connection.close();
         } else {
@@ -224,6 +232,9 @@ public final class Wire implements AutoCloseable {
         closed = true;
         for (Connection found = idle.poll(); found != null; found = idle.poll()) {
             found.close();
+        }
+        for (Connection used : lent.toArray(new Connection[0])) {
+            used.close();
         }
         helpers.shutdown();
         driver.close();

@@ -11,14 +11,17 @@ import claret.lock.Lock;
 import claret.lock.LockOptions;
 import claret.lock.RetainedLock;
 import claret.lock.RetainedOptions;
+import claret.lock.Section;
 import claret.net.JedisDriver;
 import claret.net.LettuceDriver;
 import claret.type.Type;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -36,7 +39,8 @@ final class Deeds {
                     "unlock", "held", "fenced", "stop_renewing", "campaign", "proclaim", "resign", "leader",
                     "observe", "barrier", "retained", "enter", "give_back", "define", "operate", "strict",
                     "update", "readonly", "attempts_max", "deadline", "once", "guards", "shared", "limit",
-                    "owner", "detect", "require", "addresses");
+                    "owner", "detect", "require", "addresses", "section", "near", "next", "tls", "password_file",
+                    "closed", "migrate");
 
     private final Map<String, Claret> clients = new ConcurrentHashMap<>();
     private final Map<String, Held> held = new ConcurrentHashMap<>();
@@ -49,7 +53,7 @@ final class Deeds {
                 switch (text(request, "do")) {
                     case "hello" -> Map.of("client", "java", "offers", OFFERS);
                     case "open" -> open(request);
-                    case "close" -> close(clients.remove(text(request, "client")));
+                    case "close" -> close(client(request));
                     case "command" -> client(request).ask(Json.words(request.get("words")));
                     case "run" -> run(id, request, paused);
                     case "resume" -> resume(request.get("request").getAsLong());
@@ -70,6 +74,8 @@ final class Deeds {
                     case "enter" -> enter(request);
                     case "give_back" -> giveBack(retained.remove(text(request, "retained")));
                     case "define" -> Type.parse(text(request, "definition")).define(client(request));
+                    case "section" -> section(request);
+                    case "migrate" -> Type.parse(text(request, "definition")).migrate(client(request));
                     case "operate" -> operate(request);
                     default -> throw new IllegalArgumentException("unknown request " + request);
                 });
@@ -95,6 +101,12 @@ final class Deeds {
         Options.Builder options = Options.builder().connectTimeout(Duration.ofSeconds(2));
         request.getAsJsonArray("addresses").forEach(address -> options.address(address.getAsString()));
         boolean lettuce = "lettuce".equals(System.getenv("CLARET_DRIVER"));
+        if (request.has("tls")) {
+            options.tls(Path.of(text(request, "tls")));
+        }
+        if (request.has("password_file")) {
+            options.passwordFile(text(request, "username"), Path.of(text(request, "password_file")));
+        }
         options.driver(lettuce ? new LettuceDriver() : new JedisDriver());
         clients.put(text(request, "client"), Claret.connect(options.build()));
         return null;
@@ -170,6 +182,8 @@ final class Deeds {
         options = request.has("owner") ? options.owner(text(request, "owner")) : options;
         options = isSet(request, "shared") ? options.shared() : options;
         options = request.has("limit") ? options.limit(request.get("limit").getAsInt()) : options;
+        options = isSet(request, "near") ? options.near() : options;
+        options = isSet(request, "next") ? options.next() : options;
         return isSet(request, "detect") ? options.detect(text(request, "owner")) : options;
     }
 
@@ -184,6 +198,14 @@ final class Deeds {
     private Object lock(JsonObject request) {
         Claret client = client(request);
         return keep(request, client, client.lock(text(request, "name"), lockOptions(request)));
+    }
+
+    private Object section(JsonObject request) {
+        Section section = client(request).section(text(request, "name"), lockOptions(request));
+        Map<String, Object> answer = new HashMap<>();
+        answer.put("value", section.ask(Json.words(request.get("words"))));
+        answer.put("token", section.token().getAsLong());
+        return answer;
     }
 
     private static Object unlock(Held lock) {

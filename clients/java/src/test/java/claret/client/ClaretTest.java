@@ -339,7 +339,7 @@ final class ClaretTest {
         }
 
         @Test
-        void aBatchTakesEffectOnceAlthoughTheServerDies() throws IOException, InterruptedException {
+        void aBatchTakesEffectOnceAlthoughTheServerDies() {
             db.set("n", "1");
             server.kill();
             CompletableFuture<Boolean> done =
@@ -349,7 +349,7 @@ final class ClaretTest {
                                 batch.incr("n");
                                 return batch.execute().isPresent();
                             });
-            server.start();
+            server.restart();
             assertTrue(done.join());
             assertEquals("2", db.get("n"));
         }

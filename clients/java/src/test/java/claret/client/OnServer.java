@@ -1,15 +1,17 @@
 package claret.client;
 
 import claret.Claret;
+import claret.Options;
 import claret.net.Driver;
-import java.io.IOException;
+import claret.testing.ClaretServer;
+import java.time.Duration;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 
 /** Tests of which each has a client, over a driver, on a server of its own. */
 abstract class OnServer {
     private final Driver driver;
-    Server server;
+    ClaretServer server;
     Claret db;
 
     OnServer(Driver driver) {
@@ -17,13 +19,14 @@ abstract class OnServer {
     }
 
     @BeforeEach
-    void begin() throws IOException, InterruptedException {
-        server = new Server();
-        db = server.connect(driver);
+    void begin() {
+        server = ClaretServer.start();
+        Options.Builder options = Options.builder().address(server.address()).driver(driver);
+        db = Claret.connect(options.connectTimeout(Duration.ofSeconds(2)).build());
     }
 
     @AfterEach
-    void end() throws IOException, InterruptedException {
+    void end() {
         if (server != null) {
             db.close();
             server.close();
