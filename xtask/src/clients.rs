@@ -1,7 +1,7 @@
 //! The clients of other languages and the examples: built and tested with the tools of their languages. Then
 //! the clients are led through the stories of `clients/conformance` on a server that is killed in between.
 
-use crate::process::{command, judge, limited, output, start, watch};
+use crate::process::{cargo, command, judge, limited, output, start, watch};
 use crate::report::{Count, Outcome};
 use crate::{paths, setup};
 use std::process::Command;
@@ -13,8 +13,19 @@ const BUILD_SECONDS: u64 = 900;
 const STORIES_SECONDS: u64 = 900;
 
 /// Clients, by the names of `clients/conformance/run.py`.
-const CLIENTS: [&str; 6] =
-    ["python", "typescript", "typescript-node-redis", "go", "java", "java-lettuce"];
+const CLIENTS: [&str; 8] = [
+    "python",
+    "python-asyncio",
+    "typescript",
+    "typescript-node-redis",
+    "go",
+    "java",
+    "java-lettuce",
+    "rust",
+];
+
+/// Clients that carry out stories side by side: a story waits more than it computes.
+const SIDE_BY_SIDE: &str = "2";
 
 /// Commands for each client and example, each in its folder.
 const CHECKS: [(&str, &[&str]); 9] = [
@@ -28,6 +39,10 @@ const CHECKS: [(&str, &[&str]); 9] = [
     ("examples/flags", &["go", "test", "-count=1", "./..."]),
     ("examples/inventory", &["mvn", "-q", "-B", "test"]),
 ];
+
+/// Build of the agent of the client for Rust; its tests are those of the workspace.
+const RUST_AGENT: [&str; 6] =
+    ["build", "--locked", "--package", "claret-client", "--example", "agent"];
 
 /// Folders of Go programs.
 const GO: [&str; 2] = ["clients/go", "examples/flags"];
@@ -45,8 +60,11 @@ pub fn check() -> Result<Outcome, String> {
             return Err(format!("gofmt would change {} in {folder}", unformatted.trim()));
         }
     }
-    start(&mut python(&["-m", "pytest", "-q", "-p", "no:cacheprovider", "examples/jobs"])?)?;
+    // The fixtures of the package, which is not installed.
+    let pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "claret.pytest_plugin"];
+    start(python(&pytest)?.arg("examples/jobs"))?;
     total.passed += 1;
+    start(&mut cargo(&RUST_AGENT))?;
     let stories = stories()?;
     total.passed += stories.passed;
     total.failed += stories.failed;
@@ -69,7 +87,7 @@ fn python(arguments: &[&str]) -> Result<Command, String> {
 }
 
 fn stories() -> Result<Count, String> {
-    let mut run = python(&["clients/conformance/run.py"])?;
+    let mut run = python(&["clients/conformance/run.py", "--jobs", SIDE_BY_SIDE])?;
     run.args(CLIENTS);
     let mut count = Count::default();
     let status = watch(&mut run, |line| {

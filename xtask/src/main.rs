@@ -7,9 +7,12 @@
 // A developer's tool prints to standard output.
 #![allow(clippy::print_stdout)]
 
+mod background;
 mod clients;
 mod deny;
+mod dist;
 mod docs;
+mod first_hour;
 mod fuzz;
 mod measure;
 mod night;
@@ -39,9 +42,18 @@ usage: cargo xtask <task>
   docs [--check]   generate the documents on commands from the binary, or compare them
   site             make the documentation site in target/site
   clients          only the step of `test` about the clients of other languages
+  dist [--binary PATH] [--only wheel | npm | deb | image] [--out DIR] [--install]
+                   build packages with the program and try each: wheels, npm packages, a Debian
+                   package, the recipe of the image; with the program of a release build, into
+                   target/dist, if not said otherwise; --install (root) also installs the Debian
+                   package on this machine and purges it. Without packages, the program is
+                   installed by `cargo install --locked --path crates/claret`
+  first-hour [--binary PATH]
+                   go through a new user's first hour by the pages, with the time of each step:
+                   install, tutorial, kill -9, a cluster of three (needs redis-cli)
   night [pipelines | locks | trees | scripts] [MINUTES]
                    simulate new seeds for so long (default 480), with the program as it is
-                   shipped, and add a row to the ledger
+                   shipped, and add a row to the ledger; without a kind, after dist and first-hour
   night libraries  let libraries of JavaScript, Go, Java and Ruby do their work on Claret and on
                    redis-server, and on a Claret that is killed again and again (needs npm, go, mvn
                    and sidekiq, and skips what is missing), and run many random scripts on both
@@ -61,6 +73,8 @@ fn main() -> ExitCode {
         ["docs", "--check"] => docs::check(),
         ["site"] => site::make(),
         ["clients"] => test::clients(),
+        ["dist", words @ ..] => dist::run(words),
+        ["first-hour", words @ ..] => first_hour::run(words),
         ["night", "pipelines", rest @ ..] => night(rest, PIPELINES),
         ["night", "locks", rest @ ..] => night(rest, LOCKS),
         ["night", "trees", rest @ ..] => night(rest, TREES),

@@ -1,8 +1,8 @@
 //! `cargo xtask night`: the long form of the simulation, and its row in the ledger.
 
-use crate::paths;
 use crate::process::{cargo, command, output, start};
 use crate::simulation::{self, Summary};
+use crate::{dist, first_hour, paths};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,16 +24,29 @@ continues with the seeds after those of the last row, so all rows together are o
 seed can be repeated with its commit (a plus means that the tree differed from it). Failures are
 kept here for ever; each has a scenario or a fix that names it.
 
+## Faults survived
+
+All nights together:
+
+| fault | times |
+|---|---|
+
+## Nights
+
 | date (UTC) | commit | minutes | seeds (from) | simulated hours | transactions | operations | \
 faults survived | unexplained failures |
 |---|---|---|---|---|---|---|---|---|
 ";
 
+/// Head of the table of faults.
+const FAULTS: &str = "| fault | times |\n|---|---|\n";
+
 /// Simulates seeds that no night had before, for `minutes`. The row is written after every batch,
 /// so an interrupted night counts for the time it ran. The arguments of `claret sim` select the
-/// kind of runs; without them all kinds run.
+/// kind of runs; without them all kinds run, after the packages and a new user's first hour.
 pub fn run(minutes: u64, about: &'static [&'static str]) -> Result<(), String> {
-    start(&mut cargo(&["build", "--release", "--locked", "--package", "claret"]))?;
+    dist::build()?;
+    let packages = if about.is_empty() { packages() } else { Ok(()) };
     let (ledger, commit, date) = (read()?, commit()?, date(unix_seconds()));
     let first = next_seed(&ledger);
     let begin = Instant::now();
@@ -42,7 +55,8 @@ pub fn run(minutes: u64, about: &'static [&'static str]) -> Result<(), String> {
     while begin.elapsed() < end {
         night.add(batch(first + night.seeds, about)?);
         let minutes = begin.elapsed().as_secs() / 60;
-        write(&format!("{ledger}{}", night.row(&date, &commit, minutes, first)))?;
+        let row = night.row(&date, &commit, minutes, first);
+        write(&format!("{}{row}", with_faults(&ledger, &night.faults)))?;
         println!(
             "{} seeds, {:.1} simulated hours, {:.1} simulated seconds per second of a processor, {} \
              failures",
@@ -53,9 +67,19 @@ pub fn run(minutes: u64, about: &'static [&'static str]) -> Result<(), String> {
         );
     }
     match night.failed.len() {
-        0 => Ok(()),
+        0 => packages,
         n => Err(format!("{n} seeds failed; repeat with:\n  {}", night.commands().join("\n  "))),
     }
+}
+
+/// Builds and tries the packages of the program, goes through a new user's first hour, and tests the example
+/// of a data type in Rust. A failure is told at once and again after the night.
+fn packages() -> Result<(), String> {
+    let (packages, hour) = (dist::run(&[]), first_hour::run(&[]));
+    // A crate outside of the workspace, as a user's is, shares no build with it.
+    let example = ["test", "--locked", "--manifest-path", "examples/rust-type/Cargo.toml"];
+    let example = start(&mut cargo(&example));
+    packages.and(hour).and(example).inspect_err(|why| eprintln!("xtask: packages: {why}"))
 }
 
 /// One call of the simulator, which uses all cores, from `first` on.
@@ -108,7 +132,6 @@ impl Night {
     }
 
     fn row(&self, date: &str, commit: &str, minutes: u64, first: u64) -> String {
-        let faults: Vec<String> = self.faults.iter().map(|(k, n)| format!("{k} {n}")).collect();
         let failures = match self.commands().as_slice() {
             [] => "0".to_owned(),
             commands => format!("{} (`{}`)", commands.len(), commands.join("`, `")),
@@ -120,9 +143,26 @@ impl Night {
             self.simulated_s / 3600.0,
             self.transactions,
             self.operations,
-            faults.join(", "),
+            self.faults.values().sum::<u64>(),
         )
     }
+}
+
+/// The ledger with the faults of a night added to its table of them.
+fn with_faults(ledger: &str, faults: &BTreeMap<String, u64>) -> String {
+    let Some((before, rest)) = ledger.split_once(FAULTS) else { return ledger.to_owned() };
+    let rows = rest.lines().take_while(|line| line.starts_with('|'));
+    let after = &rest[rows.clone().map(|row| row.len() + 1).sum()..];
+    let known = rows.filter_map(|row| {
+        let (kind, times) = row.trim_matches(['|', ' ']).split_once(" | ")?;
+        Some((kind.to_owned(), times.parse::<u64>().ok()?))
+    });
+    let mut sums: BTreeMap<String, u64> = known.collect();
+    for (kind, times) in faults {
+        *sums.entry(kind.clone()).or_default() += times;
+    }
+    let rows: String = sums.iter().map(|(kind, n)| format!("| {kind} | {n} |\n")).collect();
+    format!("{before}{FAULTS}{rows}{after}")
 }
 
 /// The ledger so far.
@@ -211,10 +251,20 @@ mod tests {
     #[test]
     fn a_night_is_one_row() {
         let row = night(&[&[], &[9, 11]]).row("2030-01-02", "abc1234", 60, 7);
-        let expected = "| 2030-01-02 | abc1234 | 60 | 200 (7) | 3.0 | 100 | 240 | crash 6 | 2 \
+        let expected = "| 2030-01-02 | abc1234 | 60 | 200 (7) | 3.0 | 100 | 240 | 6 | 2 \
                         (`claret sim --seed 9`, `claret sim --seed 11`) |\n";
         assert_eq!(row, expected);
         assert_eq!(HEAD.lines().last().unwrap().matches('|').count(), row.matches('|').count());
+    }
+
+    #[test]
+    fn faults_are_added_to_those_of_earlier_nights() {
+        let faults = |kind: &str, times| BTreeMap::from([(kind.to_owned(), times)]);
+        let once = with_faults(HEAD, &faults("cuts", 3));
+        let twice = with_faults(&with_faults(&once, &faults("crashes", 2)), &faults("cuts", 4));
+        assert!(twice.contains("\n|---|---|\n| crashes | 2 |\n| cuts | 7 |\n\n## Nights\n"));
+        let back = twice.replace("| crashes | 2 |\n| cuts | 7 |\n", "");
+        assert_eq!(back, HEAD);
     }
 
     #[test]
