@@ -15,16 +15,15 @@ from mkdocs.structure.files import File
 DOCS = Path(__file__).resolve().parent.parent
 ROOT = DOCS.parent
 HOME = "site/home.md"
-REFERENCE = "reference/commands.md"
 
-_reference = commands.Reference((DOCS / REFERENCE).read_text())
+_reference = commands.Reference(DOCS)
 _outside = outside.Outside(ROOT, DOCS)
 
 
 def on_config(config):
     """Adds to the navigation what needs no sorting by hand."""
     reference = next(part["Reference"] for part in config.nav if "Reference" in part)
-    reference[0] = {"Commands": [REFERENCE, *_reference.navigation()]}
+    reference[0] = {"Commands": _reference.navigation()}
     config.nav.append(
         {
             "Development": [
@@ -45,9 +44,19 @@ def on_config(config):
 
 
 def _folder(name):
-    """The pages of a folder: its overview, then the others by name."""
-    pages = sorted(path.name for path in (DOCS / name).glob("*.md") if path.name != "README.md")
-    return [f"{name}/README.md", *(f"{name}/{page}" for page in pages)]
+    """The pages of a folder: its overview, then the others by name, those of folders in it together."""
+    pages = [f"{name}/README.md"]
+    for path in sorted((DOCS / name).iterdir()):
+        inner = f"{name}/{path.name}"
+        if (path / "README.md").exists():
+            pages.append({_title(path / "README.md"): _folder(inner)})
+        elif path.suffix == ".md" and path.name != "README.md":
+            pages.append(inner)
+    return pages
+
+
+def _title(page):
+    return page.read_text().split("\n", 1)[0].removeprefix("# ")
 
 
 def on_files(files, config):
@@ -64,8 +73,7 @@ def on_page_markdown(markdown, page, config, files):
     path = page.file.src_uri
     if path == HOME:
         page.meta["hide"] = ["navigation", "toc"]
-    if path == REFERENCE:
-        markdown = _reference.overview()
+    markdown = _reference.overview(path) or markdown
     if path == limits.PAGE:
         markdown += limits.table(ROOT)
     if path not in _outside.made:

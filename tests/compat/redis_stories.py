@@ -13,9 +13,13 @@ A line with words is sent, by the connection that is named in front of the colon
 byte for byte but for the quotes, and `...` says that there is none yet. `<-` waits for one that was
 still missing. `7.2` in front of a reply is that of Redis 7.2 where 7.0 has another one, and the reason
 stands in the comment above. `here` is what Claret says instead, on purpose.
+
+`<<17>>` in a reply stands for anything but nothing, of which 17 is an example; where it comes again, in
+words or in a reply, it stands for what was told the first time.
 """
 
 import pathlib
+import re
 import shlex
 import socket
 
@@ -23,6 +27,7 @@ FOLDER = pathlib.Path(__file__).parent / "redis"
 # How long no reply may come for there to be none, in seconds.
 SILENCE_S = 0.15
 PATIENCE_S = 20
+_VARYING = re.compile("<<(.*?)>>")
 
 
 class Connection:
@@ -71,12 +76,12 @@ class Connection:
 
     def _reply(self):
         line = self._line()
-        if line[0] == "$" and line != "$-1":
+        if line[0] in "$=" and line != "$-1":
             size = int(line[1:]) + 2
             while len(self.buffer) < size:
                 self._more()
             text, self.buffer = self.buffer[: size - 2], self.buffer[size:]
-            return '$"' + text.decode("latin1").encode("unicode_escape").decode() + '"'
+            return line[0] + '"' + text.decode("latin1").encode("unicode_escape").decode() + '"'
         if line[0] in "*%~>" and line[1:] != "-1":
             count = int(line[1:]) * (2 if line[0] == "%" else 1)
             return " ".join([line] + [self._reply() for _ in range(count)])
@@ -89,11 +94,18 @@ class Connection:
 class Step:
     """Something that is sent, or waited for, and the replies that it may have."""
 
-    def __init__(self, connection, words, number):
+    def __init__(self, connection, words, number, text="", notes=()):
         self.connection = connection
         self.words = words
         self.number = number
+        # The words as they are written, and the comments right above.
+        self.text = text
+        self.notes = list(notes)
         self.replies = {}
+
+    def words_now(self, seen):
+        """The words, with what was told before in the place of examples."""
+        return [_VARYING.sub(lambda example: seen.get(example[1], example[1]), word) for word in self.words]
 
     def expected(self, server):
         """The reply of `7.0`, `7.2` or Claret (`here`)."""
@@ -103,13 +115,34 @@ class Step:
         raise KeyError(self.number)
 
 
+def matches(told, expected, seen):
+    """Whether a reply is the expected one. What stands in the place of examples is added to `seen`."""
+    pattern, examples = "", []
+    for at, part in enumerate(_VARYING.split(expected)):
+        if at % 2 == 0:
+            pattern += re.escape(part)
+        elif part in seen:
+            pattern += re.escape(seen[part])
+        elif part in examples:
+            pattern += f"(?P=example{examples.index(part)})"
+        else:
+            pattern += f"(?P<example{len(examples)}>.+?)"
+            examples.append(part)
+    found = re.fullmatch(pattern, told, re.DOTALL)
+    if found:
+        seen.update(zip(examples, found.groups()))
+    return found is not None
+
+
 def read(path):
     """The stories of a file, by name."""
     stories = {}
     steps = None
+    notes = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         line = line.strip()
         if not line or line.startswith("#"):
+            notes = [*notes, line.removeprefix("# ")] if line else []
             continue
         if line.startswith("== "):
             assert line[3:] not in stories, line
@@ -125,26 +158,38 @@ def read(path):
             name, colon, rest = line.partition(": ")
             connection, text = (name, rest) if colon and name.isidentifier() else ("me", line)
             words = [w.encode().decode("unicode_escape") for w in shlex.split(text)]
-            steps.append(Step(connection, words, number))
+            steps.append(Step(connection, words, number, text, notes))
+        notes = []
     return stories
 
 
-def tell(steps, port, server):
-    """Tells a story to a server; gives what differs from what is expected, as lines."""
+def carry_out(steps, port, server, protocol=2):
+    """Carries out a story at a server; gives each step, the reply that came, and whether it is the
+    expected one."""
     connections = {}
-    differences = []
+    seen = {}
     try:
         for step in steps:
             if step.connection not in connections:
                 connections[step.connection] = Connection(port)
+                if protocol == 3:
+                    connections[step.connection].send(["HELLO", "3"])
+                    connections[step.connection].reply()
             connection = connections[step.connection]
             expected = step.expected(server)
             if step.words is not None:
-                connection.send(step.words)
+                connection.send(step.words_now(seen))
             told = "..." if expected == "..." and connection.is_silent() else connection.reply()
-            if told.strip() != expected:
-                differences.append(f"line {step.number}: {step.words}: {told}, not {expected}")
+            yield step, told, matches(told.strip(), expected, seen)
     finally:
         for connection in connections.values():
             connection.close()
-    return differences
+
+
+def tell(steps, port, server):
+    """Tells a story to a server; gives what differs from what is expected, as lines."""
+    return [
+        f"line {step.number}: {step.words}: {told}, not {step.expected(server)}"
+        for step, told, same in carry_out(steps, port, server)
+        if not same
+    ]

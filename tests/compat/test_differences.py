@@ -1,6 +1,6 @@
 """Where Claret and ZooKeeper 3.8.0 differ on purpose. Everything else that these tests ask must be the same.
 
-The table is in the user's guide as well (`docs/guide/zookeeper.md`); a difference that is gone fails here."""
+The table is in the user's guide as well (`docs/reference/zookeeper.md`); a difference that is gone fails here."""
 
 import jute
 import pytest

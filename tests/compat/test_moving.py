@@ -6,7 +6,7 @@ from harness import ROOT
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-GUIDE = (ROOT / "docs/guide/zookeeper.md").read_text()
+GUIDE = (ROOT / "docs/howto/from-zookeeper.md").read_text()
 
 
 def client(server, **options):
