@@ -1,5 +1,6 @@
 """The examples of the reference are carried out: each gives the replies that its page shows."""
 
+import importlib.util
 import pathlib
 import sys
 
@@ -8,9 +9,19 @@ from clusters import Cluster
 from harness import Server
 from redis_stories import carry_out, read, tell
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/site"))
+SITE = pathlib.Path(__file__).resolve().parents[2] / "docs/site"
 
-import dialogues  # noqa: E402
+
+def module_of_site(name):
+    """A module of the site, whose folder is on no path: others there have names of installed libraries."""
+    spec = importlib.util.spec_from_file_location(name, SITE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+dialogues = module_of_site("dialogues")
 
 GROUPS = sorted(path.stem for path in dialogues.FOLDER.glob("*.story"))
 # What redis-cli carries out itself, and what it does not return from.
