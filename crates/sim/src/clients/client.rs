@@ -379,8 +379,11 @@ impl Client {
             // there, or not, independently.
             self.mark("no_leader_told");
             self.begin_anew((process, seq));
-        } else if matches!(reply, Reply::Error(error) if error.code() == "TXNABORT") {
-            // A script that is a transaction may fail by itself.
+        } else if matches!(reply, Reply::Error(error)
+            if matches!(error.code(), "TXNABORT" | "TRYAGAIN"))
+        {
+            // A script that is a transaction may fail by itself, and so does a program of a type that has
+            // been migrated.
             self.begin_anew((process, seq));
         }
         if last {
