@@ -541,7 +541,9 @@ impl Workload {
         let programs = match script.form {
             Form::Eval | Form::ReadOnly => false,
             Form::Pipeline => !script.with_scripts,
-            _ => true,
+            Form::Single => true,
+            // One by an earlier definition would be refused in the middle of a transaction.
+            _ => self.keeps_type(),
         };
         let ops = script.ops.iter().map(|op| typed(op, programs)).collect();
         let mut commands = commands(client, &Script { ops, ..script.clone() }, number);
@@ -555,7 +557,8 @@ impl Workload {
     /// last reply of these forms counts.
     fn migrates(&self, client: u64, script: &Script, number: u64) -> bool {
         let of_one_reply = matches!(script.form, Form::Single | Form::Multi | Form::Eval);
-        self.is_typed() && of_one_reply && client == 0 && number % 16 == 8
+        let migrates = self.is_typed() && !self.keeps_type();
+        migrates && of_one_reply && client == 0 && number % 16 == 8
     }
 }
 

@@ -185,6 +185,11 @@ impl Workload {
         self.mix.is_typed()
     }
 
+    /// Whether the composed type of the run is never migrated.
+    pub fn keeps_type(&self) -> bool {
+        self.mix.keys.is_multiple_of(2)
+    }
+
     /// Next transaction.
     pub fn next(&mut self) -> Script {
         if self.observes {
