@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import threading
+from operator import methodcaller
 
 import redis
 from redis.asyncio.retry import Retry as AsyncRetry
@@ -102,6 +103,12 @@ class Threads:
 
     client = claret.Claret
     retry = Retry(NoBackoff(), 0)
+    close = methodcaller("close")
+    # A dispatch, the reply of one of its commands, and its end after the errors were seen.
+    begin, result = methodcaller("__enter__"), methodcaller("result")
+    end = methodcaller("__exit__", None, None, None)
+    # The next leader of an election.
+    following = staticmethod(next)
 
     def __init__(self):
         # For each request, its :class:`claret.Cancel`, and the event that ends its pause.
@@ -149,31 +156,6 @@ class Threads:
         return {"cancel": self._under_way[request["id"]][0]}
 
     @staticmethod
-    def close(db):
-        """Closes a client."""
-        db.close()
-
-    @staticmethod
-    def begin(dispatch):
-        """Begins a dispatch."""
-        return dispatch.__enter__()
-
-    @staticmethod
-    def end(dispatch):
-        """Ends a dispatch, of which the errors were seen."""
-        dispatch.__exit__(None, None, None)
-
-    @staticmethod
-    def result(future):
-        """The reply of a dispatched command."""
-        return future.result()
-
-    @staticmethod
-    def following(leaders):
-        """The next leader of an election."""
-        return next(leaders)
-
-    @staticmethod
     def stop_renewing(lock):
         """Ends the renewals of a lock, which the client does not offer."""
         lock._stop.set()
@@ -184,6 +166,10 @@ class Tasks:
 
     client = aio.Claret
     retry = AsyncRetry(NoBackoff(), 0)
+    close = methodcaller("aclose")
+    begin, result = methodcaller("__aenter__"), staticmethod(lambda reply: reply)
+    end = methodcaller("__aexit__", None, None, None)
+    following = methodcaller("__anext__")
 
     def __init__(self):
         # For each request, its task, and the event that ends its pause.
@@ -242,31 +228,6 @@ class Tasks:
     def giving_up(self, _):
         """A task is cancelled, which takes no argument."""
         return {}
-
-    @staticmethod
-    def close(db):
-        """Closes a client."""
-        return db.aclose()
-
-    @staticmethod
-    def begin(dispatch):
-        """Begins a dispatch."""
-        return dispatch.__aenter__()
-
-    @staticmethod
-    def end(dispatch):
-        """Ends a dispatch, of which the errors were seen."""
-        return dispatch.__aexit__(None, None, None)
-
-    @staticmethod
-    def result(reply):
-        """The reply of a dispatched command."""
-        return reply
-
-    @staticmethod
-    def following(leaders):
-        """The next leader of an election."""
-        return leaders.__anext__()
 
     @staticmethod
     def stop_renewing(lock):

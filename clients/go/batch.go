@@ -116,41 +116,65 @@ func (b *Batch) execute(ctx context.Context) ([]any, error) {
 	}
 	counter := b.db.requests.Borrow()
 	defer b.db.requests.Return(counter)
-	request := counter.Next()
+	tries := newTries(counter)
 	exec := redis.NewCmd(ctx, append([]any{"EXEC"}, b.guards...)...)
 	commands, err := b.words.Take(ctx, exec)
 	if err != nil {
 		return nil, err
 	}
-	var last error
-	// Whether it was sent, and may have taken effect.
-	sent := false
 	for attempts := script.Default.Begin(); attempts.Next(ctx); {
-		err := b.attempt(ctx, request, commands)
+		err := b.attempt(ctx, tries.request, commands)
 		if err == nil {
 			return b.settle(exec)
 		}
-		last = err
-		switch {
-		case failure.IsOpening(err):
-			// Under this number the server may have carried out a part: it is not used again.
-			if sent || !errors.Is(err, ErrBusy) {
-				return nil, openingFailed(err, sent)
-			}
-			request = counter.Next()
-		case errors.Is(err, ErrConnection), errors.Is(err, ErrBusy):
-		case errors.Is(err, ErrUnknown), !failure.IsKnown(err) && !failure.IsReply(err):
-			sent = true
-		case errors.Is(err, ErrClosed):
-			return nil, openingFailed(err, sent)
-		default:
+		if err := tries.failed(err); err != nil {
 			return nil, err
 		}
 	}
-	if sent {
-		return nil, failure.New(ErrUnknown, last.Error(), last)
+	return nil, tries.ended(ctx)
+}
+
+// tries are attempts at commands that take effect together, and once: under a request number.
+type tries struct {
+	counter *script.Counter
+	// request is the number of the next attempt.
+	request *script.Request
+	// sent tells whether an earlier attempt may have taken effect.
+	sent bool
+	last error
+}
+
+func newTries(counter *script.Counter) *tries {
+	return &tries{counter: counter, request: counter.Next()}
+}
+
+// failed notes the error of an attempt, and returns it unless there may be another attempt.
+func (t *tries) failed(err error) error {
+	t.last = err
+	switch {
+	case failure.IsOpening(err):
+		// Under this number the server may have carried out a part: it is not used again.
+		if t.sent || !errors.Is(err, ErrBusy) {
+			return openingFailed(err, t.sent)
+		}
+		t.request = t.counter.Next()
+	case errors.Is(err, ErrConnection), errors.Is(err, ErrBusy):
+	case errors.Is(err, ErrUnknown), !failure.IsKnown(err) && !failure.IsReply(err):
+		t.sent = true
+	case errors.Is(err, ErrClosed):
+		return openingFailed(err, t.sent)
+	default:
+		return err
 	}
-	return nil, failure.Ended(ctx, last)
+	return nil
+}
+
+// ended is the error when there is no further attempt.
+func (t *tries) ended(ctx context.Context) error {
+	if t.sent {
+		t.last = failure.New(ErrUnknown, t.last.Error(), t.last)
+	}
+	return failure.Ended(ctx, t.last)
 }
 
 // openingFailed is the error of a refused beginning, or of a closed client; lost tells that an earlier

@@ -92,38 +92,23 @@ func (s *Section) Do(ctx context.Context, words ...any) *redis.Cmd {
 func (s *Section) carryOut(ctx context.Context, words []any) ([]any, error) {
 	counter := s.db.requests.Borrow()
 	defer s.db.requests.Return(counter)
-	request, begun, sent := counter.Next(), time.Now(), false
-	var last error
+	begun, tries := time.Now(), newTries(counter)
 	for attempts := script.Default.Begin(); attempts.Next(ctx); {
-		row, err := s.attempt(ctx, left(s.options.Timeout, begun), request, words)
+		row, err := s.attempt(ctx, left(s.options.Timeout, begun), tries.request, words)
 		switch {
 		case err == nil && row != nil:
 			return row, nil
-		case err == nil && sent:
+		case err == nil && tries.sent:
 			return nil, failure.New(ErrUnknown, "the first request may still wait for "+s.name, nil)
 		case err == nil:
 			return nil, failure.New(ErrNotAcquired, "the lock "+s.name+" was not free in time", nil)
-		case failure.IsOpening(err):
-			// Under this number the server may have carried out a part: it is not used again.
-			if sent || !errors.Is(err, ErrBusy) {
-				return nil, openingFailed(err, sent)
-			}
-			request = counter.Next()
-		case errors.Is(err, ErrBusy), errors.Is(err, ErrConnection):
-		case errors.Is(err, ErrUnknown), !failure.IsKnown(err) && !failure.IsReply(err):
-			sent = true
-		case errors.Is(err, ErrClosed):
-			return nil, openingFailed(err, sent)
-		default:
+		}
+		if err := tries.failed(err); err != nil {
 			return nil, err
 		}
-		last = err
 		attempts.AfterWait()
 	}
-	if sent {
-		last = failure.New(ErrUnknown, last.Error(), last)
-	}
-	return nil, failure.Ended(ctx, last)
+	return nil, tries.ended(ctx)
 }
 
 // attempt sends the section once. Without a row the lock was not free in time. In a transaction, nil

@@ -76,7 +76,7 @@ func (t *Type) Migrate(ctx context.Context, db *DB) (int64, error) {
 	return db.Do(ctx, "TYPE.MIGRATE", t.name, t.definition).Int64()
 }
 
-// On is the value under a key, on a DB, in a Tx, on a Batch or under a fence.
+// On is the value under a key, on a DB, in a Tx, on a Batch, in sections or under a fence.
 func (t *Type) On(on Doer, key string) *Value { return &Value{of: t, on: on, key: key} }
 
 // Value is a value of a composed type.

@@ -28,6 +28,7 @@ from .aio_retained import Retained
 from .aio_section import Section
 from .errors import (
     BusyError,
+    ClientClosed,
     CommitUnknown,
     ConflictError,
     RepeatedError,
@@ -319,8 +320,10 @@ class Batch(OnDatabase, AsyncCoreCommands):
                 raise
             except BusyError as error:
                 last = error
-            except AuthenticationError:
-                raise
+            except (AuthenticationError, ClientClosed) as error:
+                # An earlier attempt may have taken effect.
+                last = error
+                break
             except (ConnectionError, TimeoutError) as error:
                 last, sent = error, True
         if not sent:
@@ -547,7 +550,7 @@ class Claret(Reaching, redis.asyncio.Redis):
                 return bool(await self.execute_command("TXN", "RESOLVE", *request))
             except (BusyError, ConnectionError, TimeoutError):
                 continue
-            except (CommitUnknown, ResponseError) as refused:
+            except (ClientClosed, CommitUnknown, ResponseError) as refused:
                 raise CommitUnknown(f"{error}; asking was refused: {refused}") from error
         raise CommitUnknown(f"{error}; the server could not be asked either") from error
 

@@ -3,26 +3,13 @@
 import asyncio
 import time
 
-from redis.exceptions import ConnectionError, ResponseError, TimeoutError
-
+from . import retained
 from .aio_lock import Block, Fenced, Lock, ask_and_wait
-from .errors import ClientClosed, CommitUnknown, NotAcquired
 from .hold import number, time_left
 from .keep import Kept, Stay
 from .script import RetryPolicy
 
-# Errors after which to retry, unless the grant was given back or the client closed meanwhile.
-LOST_TOUCH = (
-    ConnectionError,
-    TimeoutError,
-    ResponseError,
-    ClientClosed,
-    CommitUnknown,
-    NotAcquired,
-    asyncio.TimeoutError,
-    OSError,
-    ValueError,
-)
+LOST_TOUCH = (*retained.LOST_TOUCH, asyncio.TimeoutError)
 
 
 class Grant(Lock):

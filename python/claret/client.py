@@ -13,6 +13,7 @@ from .election import Election
 from .errors import (
     BusyError,
     Cancelled,
+    ClientClosed,
     CommitUnknown,
     ConflictError,
     VoidedError,
@@ -305,6 +306,6 @@ class Claret(Reaching, redis.Redis):
                 return bool(self.execute_command("TXN", "RESOLVE", *request))
             except (BusyError, ConnectionError, TimeoutError):
                 continue
-            except (CommitUnknown, ResponseError) as refused:
+            except (ClientClosed, CommitUnknown, ResponseError) as refused:
                 raise CommitUnknown(f"{error}; asking was refused: {refused}") from error
         raise CommitUnknown(f"{error}; the server could not be asked either") from error

@@ -7,26 +7,17 @@ its own that is quiet otherwise. Entering a lock that the process has sends noth
 import threading
 import time
 
-from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+from redis.exceptions import ResponseError
 
 from .cancel import NEVER
-from .errors import ClientClosed, CommitUnknown, NotAcquired
-from .hold import number, time_left
+from .errors import ClientClosed, NotAcquired
+from .hold import AGAIN, number, time_left
 from .keep import Kept, Stay
 from .lock import Block, Fenced, Lock, ask_and_wait
 from .script import RetryPolicy
 
 # Errors after which to retry, unless the grant was given back or the client closed meanwhile.
-LOST_TOUCH = (
-    ConnectionError,
-    TimeoutError,
-    ResponseError,
-    ClientClosed,
-    CommitUnknown,
-    NotAcquired,
-    OSError,
-    ValueError,
-)
+LOST_TOUCH = (*AGAIN, ResponseError, ClientClosed, NotAcquired, OSError, ValueError)
 
 
 class Grant(Lock):

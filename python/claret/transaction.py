@@ -16,7 +16,14 @@ from redis.exceptions import (
 
 from . import rules
 from .cancel import NEVER
-from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
+from .errors import (
+    BusyError,
+    ClientClosed,
+    CommitUnknown,
+    ConflictError,
+    RepeatedError,
+    TransactionClosed,
+)
 from .hold import check_held
 from .script import (
     ForUpdate,
@@ -323,8 +330,10 @@ class Batch(OnDatabase, CoreCommands):
                 raise
             except BusyError as error:
                 last = error
-            except AuthenticationError:
-                raise
+            except (AuthenticationError, ClientClosed) as error:
+                # An earlier attempt may have taken effect.
+                last = error
+                break
             except (ConnectionError, TimeoutError) as error:
                 last, sent = error, True
         if not sent:

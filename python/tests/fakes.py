@@ -1,6 +1,11 @@
-"""A pool with connections whose replies are prepared."""
+"""Clients and pools with connections whose replies are prepared."""
+
+import os
 
 from redis.exceptions import ConnectionError, ResponseError
+
+import claret
+from claret import aio, script
 
 TABLE = {
     name: {"flags": flags}
@@ -111,3 +116,29 @@ class AsyncPool(Pool):
 
     async def disconnect(self):
         """Redis-py calls this when a client is closed."""
+
+
+class Prepared:
+    """What the clients have in common: prepared replies, a table of commands, and a name."""
+
+    _POOL = Pool
+
+    def __init__(self, *replies):
+        super().__init__()
+        self.connection_pool = self._POOL(*replies)
+        self._writers = script.writers(TABLE)
+        self.requests._names = (os.getpid(), "me", [])
+
+    @property
+    def sent(self):
+        return self.connection_pool.sent
+
+
+class Client(Prepared, claret.Claret):
+    """A client of a pool with prepared replies."""
+
+
+class AsyncClient(Prepared, aio.Claret):
+    """:class:`Client` for asyncio."""
+
+    _POOL = AsyncPool

@@ -1,33 +1,25 @@
 """The asyncio client, in the cases in which it differs from the blocking one."""
 
 import asyncio
-import os
 
 import pytest
-from fakes import BREAK, TABLE, AsyncPool, error
+from fakes import BREAK, AsyncClient, error
 
 import claret
-from claret import aio, script
+from claret import aio
 
 POLICY = claret.RetryPolicy(pause_s_max=0, deadline_s=5)
 
 
-class Db(aio.Claret):
-    """A client of a pool with prepared replies."""
+class Db(AsyncClient):
+    """A client with prepared replies, and one for single commands."""
 
-    def __init__(self, *replies):
-        super().__init__()
-        self.connection_pool = AsyncPool(*replies)
-        self._writers = script.writers(TABLE)
-        self.requests._names = (os.getpid(), "me", [])
-        self.resolution = 0
+    resolution = 0
 
     async def execute_command(self, *args, **options):
+        if isinstance(self.resolution, Exception):
+            raise self.resolution
         return self.resolution
-
-    @property
-    def sent(self):
-        return self.connection_pool.sent
 
 
 def test_a_write_may_be_awaited_or_not():
@@ -74,6 +66,25 @@ def test_runs_are_repeated_and_settled():
         db = Db([b"OK", b"OK", b"7", BREAK], [b"OK", b"OK", b"8", b"QUEUED", ["OK"]])
         assert await db.run(step, policy=POLICY) == b"8"
         assert db.sent[2][0] == "CLIENT REQUEST me-1 2"
+
+    asyncio.run(story())
+
+
+def test_what_is_closed_after_the_commit_was_sent_is_unknown():
+    async def story():
+        closed = claret.ClientClosed("it is closed")
+        db = Db([b"OK", b"OK", b"QUEUED", BREAK])
+        db.resolution = closed
+
+        async def step(tx):
+            tx.set("a", 1)
+
+        with pytest.raises(claret.CommitUnknown, match="it is closed"):
+            await db.run(step, policy=POLICY)
+        batch = Db([b"OK", BREAK], [closed]).batch(POLICY)
+        batch.set("a", 1)
+        with pytest.raises(claret.CommitUnknown, match="it is closed"):
+            await batch.execute()
 
     asyncio.run(story())
 

@@ -6,21 +6,12 @@ import time
 
 import pytest
 from answering import Listener, listeners
-from fakes import TABLE, AsyncPool, Pool, error
+from fakes import TABLE, AsyncClient, Client, error
 
 import claret
-from claret import aio, script
+from claret import script
 
 POLICY = claret.RetryPolicy(pause_s_max=0, deadline_s=5)
-
-
-class Db(claret.Claret):
-    """A client of a pool with prepared replies."""
-
-    def __init__(self, *replies):
-        super().__init__()
-        self.connection_pool = Pool(*replies)
-        self._writers = script.writers(TABLE)
 
 
 def given_up_at(listener):
@@ -43,7 +34,7 @@ def client(listener):
 
 
 def test_what_is_given_up_before_it_begins_sends_nothing():
-    db, cancel = Db([]), claret.Cancel()
+    db, cancel = Client([]), claret.Cancel()
     cancel.cancel()
     for work in (
         lambda: db.run(lambda tx: tx.get("a"), policy=POLICY, cancel=cancel),
@@ -55,7 +46,7 @@ def test_what_is_given_up_before_it_begins_sends_nothing():
     ):
         with pytest.raises(claret.Cancelled):
             work()
-    assert db.connection_pool.sent == []
+    assert db.sent == []
 
 
 def test_a_run_that_waits_for_a_reply_ends_at_once():
@@ -77,7 +68,7 @@ def test_a_run_that_is_given_up_during_its_commit_may_have_an_effect():
 
 
 def test_a_function_that_is_given_up_ends_at_its_next_command():
-    db, cancel = Db([b"OK", b"OK", b"7"]), claret.Cancel()
+    db, cancel = Client([b"OK", b"OK", b"7"]), claret.Cancel()
 
     def body(tx):
         tx.get("a")
@@ -86,13 +77,13 @@ def test_a_function_that_is_given_up_ends_at_its_next_command():
 
     with pytest.raises(claret.Cancelled):
         db.run(body, policy=POLICY, cancel=cancel)
-    [words] = db.connection_pool.sent
+    [words] = db.sent
     assert words[-1] == "GET a"
     assert db.connection_pool.out == 0 and db.connection_pool._connections == []
 
 
 def test_no_attempt_begins_after_it_was_given_up():
-    db, cancel = Db([b"OK", b"OK", error("TXNABORT too old"), b"OK"]), claret.Cancel()
+    db, cancel = Client([b"OK", b"OK", error("TXNABORT too old"), b"OK"]), claret.Cancel()
 
     def body(tx):
         try:
@@ -102,7 +93,7 @@ def test_no_attempt_begins_after_it_was_given_up():
 
     with pytest.raises(claret.Cancelled):
         db.run(body, policy=POLICY, cancel=cancel)
-    assert db.connection_pool.sent[-1] == ["TXN ABORT"]
+    assert db.sent[-1] == ["TXN ABORT"]
 
 
 def test_a_wait_for_a_lock_ends_at_once():
@@ -128,9 +119,7 @@ def test_a_stay_that_is_given_up_does_not_enter():
 
 def test_a_task_that_is_cancelled_during_its_commit_says_so():
     async def story():
-        db = aio.Claret()
-        db.connection_pool = AsyncPool([b"OK", b"OK", b"7", asyncio.CancelledError()])
-        db._writers = script.writers(TABLE)
+        db = AsyncClient([b"OK", b"OK", b"7", asyncio.CancelledError()])
 
         async def body(tx):
             tx.set("a", await tx.get("b"))
@@ -145,9 +134,7 @@ def test_a_task_that_is_cancelled_during_its_commit_says_so():
 
 def test_a_task_that_is_cancelled_before_its_commit_has_no_label():
     async def story():
-        db = aio.Claret()
-        db.connection_pool = AsyncPool([b"OK", b"OK", asyncio.CancelledError()])
-        db._writers = script.writers(TABLE)
+        db = AsyncClient([b"OK", b"OK", asyncio.CancelledError()])
 
         async def body(tx):
             await tx.get("b")

@@ -1,27 +1,24 @@
 """Locks: the commands sent, the treatment of replies, and when a lock counts as lost."""
 
 import asyncio
-import os
 import time
 
 import pytest
-from fakes import BREAK, AsyncPool, Pool, error
+from fakes import BREAK, AsyncClient, Client, error
 
 import claret
-from claret import aio, hold
+from claret import hold
 
 POLICY = claret.RetryPolicy(pause_s_max=0, deadline_s=5)
 ASK = "LOCK.ACQUIRE lock LEASE 30000 OWNER me"
 RENEW = "LOCK.RENEW lock 7 LEASE 30000"
 
 
-class Db(claret.Claret):
-    """A client of a pool with prepared replies, and others for single commands."""
+class Db(Client):
+    """A client with prepared replies, and others for single commands."""
 
     def __init__(self, *replies, others=()):
-        super().__init__()
-        self.connection_pool = Pool(*replies)
-        self.requests._names = (os.getpid(), "me", [])
+        super().__init__(*replies)
         self.others, self.said = list(others), []
 
     def execute_command(self, *args, **options):
@@ -31,18 +28,12 @@ class Db(claret.Claret):
             raise reply
         return reply
 
-    @property
-    def sent(self):
-        return self.connection_pool.sent
 
-
-class AsyncDb(aio.Claret):
+class AsyncDb(AsyncClient):
     """:class:`Db` for asyncio."""
 
     def __init__(self, *replies, others=()):
-        super().__init__()
-        self.connection_pool = AsyncPool(*replies)
-        self.requests._names = (os.getpid(), "me", [])
+        super().__init__(*replies)
         self.others, self.said = list(others), []
 
     async def execute_command(self, *args, **options):

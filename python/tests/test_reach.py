@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from answering import Listener, listeners
-from fakes import TABLE, Pool
+from fakes import TABLE, Client
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, ClusterDownError, ResponseError
@@ -122,9 +122,7 @@ def test_a_run_without_the_file_of_the_password_ends_at_once(tmp_path):
 
 def test_without_a_leader_the_next_attempt_goes_to_another_address():
     avoided = []
-    db = claret.Claret()
-    db.connection_pool = Pool([b"OK", b"OK", NO_LEADER], [b"OK", b"OK", b"7", []])
-    db._writers = script.writers(TABLE)
+    db = Client([b"OK", b"OK", NO_LEADER], [b"OK", b"OK", b"7", []])
     for connection in db.connection_pool._connections:
         connection.avoid = lambda: avoided.append("here")
     assert db.run(lambda tx: tx.get("a"), policy=POLICY) == b"7"

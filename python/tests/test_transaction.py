@@ -1,9 +1,8 @@
 """Commands that the blocking client sends, and its treatment of replies."""
 
-import os
-
 import pytest
-from fakes import BREAK, TABLE, Pool, error
+from fakes import BREAK, Client, error
+from redis.exceptions import AuthenticationError
 
 import claret
 from claret import script
@@ -11,14 +10,11 @@ from claret import script
 POLICY = claret.RetryPolicy(pause_s_max=0, deadline_s=5)
 
 
-class Db(claret.Claret):
-    """A client of a pool with prepared replies."""
+class Db(Client):
+    """A client with prepared replies, and one for single commands."""
 
     def __init__(self, *replies):
-        super().__init__()
-        self.connection_pool = Pool(*replies)
-        self._writers = script.writers(TABLE)
-        self.requests._names = (os.getpid(), "me", [])
+        super().__init__(*replies)
         self.asked = []
         self.resolution = 0
 
@@ -27,10 +23,6 @@ class Db(claret.Claret):
         if isinstance(self.resolution, Exception):
             raise self.resolution
         return self.resolution
-
-    @property
-    def sent(self):
-        return self.connection_pool.sent
 
 
 def test_writes_travel_with_the_next_read_and_with_the_commit():
@@ -135,11 +127,12 @@ def test_a_lost_commit_without_effect_is_repeated_under_a_new_number():
 
 
 def test_a_lost_commit_without_any_answer_is_unknown():
-    db = Db([b"OK", b"OK", b"QUEUED", BREAK])
-    db.resolution = error("NOPERM no")
-    with pytest.raises(claret.CommitUnknown) as caught:
-        db.run(lambda tx: tx.set("a", 1), policy=POLICY)
-    assert caught.value.maybe_committed and not caught.value.retryable
+    for answer in (error("NOPERM no"), claret.ClientClosed("it is closed")):
+        db = Db([b"OK", b"OK", b"QUEUED", BREAK])
+        db.resolution = answer
+        with pytest.raises(claret.CommitUnknown) as caught:
+            db.run(lambda tx: tx.set("a", 1), policy=POLICY)
+        assert caught.value.maybe_committed and not caught.value.retryable
 
 
 def test_a_connection_that_breaks_before_the_commit_is_replaced():
@@ -254,6 +247,18 @@ def test_a_batch_that_took_effect_before_has_lost_its_replies():
     batch.set("a", 1)
     with pytest.raises(claret.RepeatedError):
         batch.execute()
+
+
+def test_a_batch_whose_replies_are_lost_is_unknown_if_it_cannot_be_repeated():
+    for refusal in (AuthenticationError("wrong"), claret.ClientClosed("it is closed")):
+        batch = Db([refusal]).batch(POLICY)
+        batch.set("a", 1)
+        with pytest.raises(type(refusal)):
+            batch.execute()
+        batch = Db([b"OK", BREAK], [refusal]).batch(POLICY)
+        batch.set("a", 1)
+        with pytest.raises(claret.CommitUnknown, match=str(refusal)):
+            batch.execute()
 
 
 def test_errors_in_a_batch_are_raised_or_listed():

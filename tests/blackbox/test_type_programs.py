@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import json
-import pathlib
 import time
 import uuid
 
@@ -10,8 +9,8 @@ import claret
 import pytest
 import redis
 from harness import until
+from test_types import call, define
 
-EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "types"
 BOARD = """
 type board
 part best zset
@@ -50,11 +49,6 @@ op inputs
 def board(db):
     db.execute_command("TYPE.DEFINE", "board", BOARD)
     return db
-
-
-def call(client, words, *arguments):
-    """Calls an operation."""
-    return client.execute_command(*words.split(), *arguments)
 
 
 def test_a_program_reads_decides_and_writes(board):
@@ -132,7 +126,8 @@ def test_programs_are_commands_like_others(board, server):
     assert call(board, "board.top b 1") == ["ann", "60"] and call(board, "board.games b") == 42
     assert board.copy("b", "c") and call(board, "board.games c") == 42
     board.acl_setuser("player", enabled=True, nopass=True, keys=["b"], commands=["+type.call"])
-    player = server.client(db=board.connection_pool.connection_kwargs.get("db", 0), username="player", password="x")
+    number = board.connection_pool.connection_kwargs.get("db", 0)
+    player = server.client(db=number, username="player", password="x")
     assert call(player, "board.add b fay 70") == 1
     for words in ("board.add c fay 70", "board.top b 1"):
         with pytest.raises(redis.exceptions.NoPermissionError):
@@ -187,8 +182,7 @@ def test_many_clients_play_on_one_board(board, server):
 
 
 def test_a_token_bucket_gives_what_its_rate_allows(db):
-    bucket = claret.Type((EXAMPLES / "bucket.type").read_text())
-    bucket.define(claret.Claret(connection_pool=db.connection_pool))
+    define(db, "bucket")
     assert [call(db, "bucket.take api 1 0.001 3") for _ in range(5)] == [1, 1, 1, 0, 0]
     assert float(call(db, "bucket.left api")) < 0.5
     assert call(db, "bucket.take fast 5 100 5") == 1 and call(db, "bucket.take fast 5 100 5") == 0

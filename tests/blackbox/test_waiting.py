@@ -15,6 +15,13 @@ def waiting(client):
     return client.info("clients")["blocked_clients"]
 
 
+def numbered(pool):
+    """A connection that can be left waiting, and its number."""
+    connection = pool.get_connection()
+    connection.send_command("CLIENT", "ID")
+    return connection, connection.read_response()
+
+
 def test_clients_are_served_in_the_order_in_which_they_are_seen_to_wait(make_server):
     server = make_server(shards=2, workers=2).start()
     with server.client() as client:
@@ -40,9 +47,7 @@ def test_who_is_listed_as_waiting_can_be_released(make_server):
     server = make_server().start()
     with server.client() as client:
         pool = client.connection_pool
-        connection = pool.get_connection()
-        connection.send_command("CLIENT", "ID")
-        number = connection.read_response()
+        connection, number = numbered(pool)
         connection.send_command("BLPOP", "a", "b", "c", 0)
 
         def is_listed():
@@ -61,37 +66,34 @@ def test_a_lock_that_is_granted_as_its_wait_is_ended_is_not_lost(make_server):
     """CLIENT UNBLOCK and the grant race: the waiter gets the token, or the lock is free."""
     server = make_server().start()
     with server.client() as client, server.client() as other, server.client() as waiter:
-        number, ended = waiter.client_id(), []
+        connection, number = numbered(waiter.connection_pool)
+        granted = {}
         for turn in range(80):
             lock = f"lock{turn}"
             token = client.execute_command("LOCK.TRY", lock, "LEASE", 60_000)
-            connection = waiter.connection_pool.get_connection()
-            connection.send_command("CLIENT", "ID")
-            number = connection.read_response()
             connection.send_command("LOCK.ACQUIRE", lock, "LEASE", 60_000)
             until(lambda lock=lock: client.execute_command("LOCK.WAITERS", lock))
-            release = threading.Thread(target=client.execute_command, args=("LOCK.RELEASE", lock, token))
+            words = ("LOCK.RELEASE", lock, token)
+            release = threading.Timer(turn % 8 * 0.0001, client.execute_command, words)
             release.start()
-            time.sleep(turn % 8 * 0.0001)
+            time.sleep(0.0004)
             other.client_unblock(number)
-            if connection.read_response() is None:
-                ended.append(lock)
+            granted[lock] = connection.read_response() is not None
             release.join()
-            waiter.connection_pool.release(connection)
-        assert not [lock for lock in ended if client.execute_command("LOCK.HOLDERS", lock)]
+        waiter.connection_pool.release(connection)
+        assert granted == {lock: bool(client.execute_command("LOCK.HOLDERS", lock)) for lock in granted}
 
 
 @pytest.mark.parametrize(
-    "words", ["LOCK.ACQUIRE held", "ELECTION.OBSERVE held2", "BARRIER.WAIT meet 2", "LOCK.SECTION held EXISTS held"]
+    "words",
+    ["LOCK.ACQUIRE held", "ELECTION.OBSERVE held2", "BARRIER.WAIT meet 2", "LOCK.SECTION held EXISTS held"],
 )
 def test_every_wait_for_a_turn_is_ended_by_others(make_server, words):
     server = make_server(shards=2).start()
     with server.client() as client, server.client() as waiter:
         client.execute_command("LOCK.TRY", "held", "LEASE", 60_000)
+        connection, number = numbered(waiter.connection_pool)
         for how, reply in (("TIMEOUT", None), ("ERROR", "UNBLOCKED")):
-            connection = waiter.connection_pool.get_connection()
-            connection.send_command("CLIENT", "ID")
-            number = connection.read_response()
             connection.send_command(*words.split())
             until(lambda: waiting(client) == 1)
             assert client.execute_command("CLIENT", "UNBLOCK", number, how) == 1
@@ -101,7 +103,7 @@ def test_every_wait_for_a_turn_is_ended_by_others(make_server, words):
                 with pytest.raises(redis.ResponseError, match=reply):
                     connection.read_response()
             until(lambda: waiting(client) == 0)
-            waiter.connection_pool.release(connection)
+        waiter.connection_pool.release(connection)
 
 
 def test_who_waits_for_a_lock_goes_on_when_its_key_holds_something_else(make_server):

@@ -23,7 +23,7 @@ def module_of_site(name):
 
 dialogues = module_of_site("dialogues")
 
-GROUPS = sorted(path.stem for path in dialogues.FOLDER.glob("*.story"))
+ENTRIES = dialogues.entries()
 # What redis-cli carries out itself, and what it does not return from.
 OF_REDIS_CLI = {"HELLO", "QUIT", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "SHUTDOWN"}
 
@@ -84,11 +84,11 @@ def test_all_commands_have_an_example(alone):
     groups = {}
     for name, facts in told.items():
         groups.setdefault(facts["group"], set()).add(name)
-    found = {group: set(commands) for group, commands in dialogues.entries().items()}
+    found = {group: set(commands) for group, commands in ENTRIES.items()}
     assert found == groups
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", ENTRIES)
 def test_examples_get_the_replies_that_are_shown(server_for, group):
     found = [
         f"{name}: {line}"
@@ -99,10 +99,10 @@ def test_examples_get_the_replies_that_are_shown(server_for, group):
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", ENTRIES)
 def test_replies_are_of_the_kinds_that_are_told(server_for, group, protocol):
     found = []
-    for name, entry in dialogues.entries()[group].items():
+    for name, entry in ENTRIES[group].items():
         kinds = " ".join(dialogues.KINDS[kind][1][protocol - 2] for kind, _ in entry.replies)
         port = server_for(group, name.upper()).port
         for step, told, _ in carry_out(entry.steps, port, "here", protocol):
@@ -112,7 +112,7 @@ def test_replies_are_of_the_kinds_that_are_told(server_for, group, protocol):
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", ENTRIES)
 def test_errors_have_reasons(group):
     for name, steps in stories(group).items():
         if name.endswith(" fails"):
@@ -122,9 +122,9 @@ def test_errors_have_reasons(group):
                 assert step.words[0] == name.split()[0] and step.replies[""].startswith("-")
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", ENTRIES)
 def test_redis_cli_shows_the_same(server_for, group):
-    for name, entry in dialogues.entries()[group].items():
+    for name, entry in ENTRIES[group].items():
         words = {step.words[0] for step in entry.steps if step.words}
         varies = any("<<" in reply for step in entry.steps for reply in step.replies.values())
         if varies or words & OF_REDIS_CLI or {step.connection for step in entry.steps} != {"me"}:

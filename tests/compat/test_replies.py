@@ -7,7 +7,7 @@ one, is in `test_pairs.py`.
 import pytest
 from beside import Claret, Connection, Redis, table
 
-# What Redis has and Claret has not, and the other way round, is in the guide (differences.md).
+# What Redis has and Claret has not, and the other way round, is in docs/reference/redis-commands.md.
 BEFORE, COMMANDS = table()
 
 

@@ -6,7 +6,7 @@ mod npm;
 pub mod wheels;
 
 use crate::background::Background;
-use crate::process::{cargo, command, limited, output, start};
+use crate::process::{cargo, command, limited, said, start};
 use crate::report::{Count, Outcome, Report};
 use crate::{HELP, paths};
 use std::fs;
@@ -99,7 +99,7 @@ impl Dist {
         let out = out.canonicalize().map_err(|error| failed("find", &out, &error))?;
         let epoch = match std::env::var("SOURCE_DATE_EPOCH") {
             Ok(epoch) => epoch,
-            Err(_) => said(command("git", &["log", "-1", "--format=%ct"]))?,
+            Err(_) => said(&mut command("git", &["log", "-1", "--format=%ct"]))?,
         };
         let dist = Self { binary: work.join("claret"), out, work, version: version()?, epoch };
         copy(&given, &dist.binary)?;
@@ -183,14 +183,6 @@ fn version() -> Result<String, String> {
     Ok(version)
 }
 
-/// Runs to the end and returns standard output without white space at its ends; an error if the
-/// program fails.
-fn said(mut command: Command) -> Result<String, String> {
-    let (status, text) = output(&mut command)?;
-    crate::process::judge(&command, status)?;
-    Ok(text.trim().to_owned())
-}
-
 fn size(path: &Path) -> Result<String, String> {
     let bytes = fs::metadata(path).map_err(|error| failed("find", path, &error))?.len();
     Ok(format!("{:.1} MB", bytes as f64 / 1e6))
@@ -219,7 +211,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
 /// Copies what git knows of a folder of the repository, besides new files that it does not ignore.
 fn copy_sources(from: &str, to: &Path) -> Result<(), String> {
     let list = ["ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate", from];
-    for name in said(command("git", &list))?.lines() {
+    for name in said(&mut command("git", &list))?.lines() {
         let (source, name) = (paths::root().join(name), &name[from.len() + 1..]);
         // A file that was removed and not committed is still in the list.
         if source.exists() {

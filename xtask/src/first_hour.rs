@@ -4,8 +4,8 @@
 use crate::background::{Background, free_ports};
 use crate::dist::{Dist, wheels};
 use crate::paths;
-use crate::process::{command, judge, limited, output, start};
-use crate::report::{Count, Outcome, Report};
+use crate::process::{command, limited, output, said, start};
+use crate::report::Report;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,9 +52,9 @@ pub fn run(words: &[&str]) -> Result<(), String> {
         .map_err(|error| format!("cannot read {PAGE}: {error}"))?;
     let made = wheels::build(&dist)?;
     let (mut report, mut python) = (Report::new(BUDGET_SECONDS), None);
-    report.step("install with pip", || {
+    report.check("install with pip", || {
         python = Some(wheels::install(&dist, &folder, &made)?);
-        done()
+        Ok(())
     });
     if let Some(python) = python {
         let claret = python.with_file_name("claret");
@@ -69,13 +69,13 @@ impl Hour {
     /// One server: the sections 1 to 6 of the page.
     fn alone(&self, report: &mut Report) {
         let mut server = None;
-        report.step("start a server", || {
+        report.check("start a server", || {
             server = Some(self.serve()?);
-            done()
+            Ok(())
         });
-        report.step("first keys", || self.typed("2. The first keys"));
-        report.step("first transaction", || self.typed("3. A transaction"));
-        report.step("the same from Python, and a hot counter", || {
+        report.check("first keys", || self.typed("2. The first keys"));
+        report.check("first transaction", || self.typed("3. A transaction"));
+        report.check("the same from Python, and a hot counter", || {
             let sections = ["4. The same from Python", "6. A hot counter"];
             let programs = sections.map(|title| python_of(section(&self.page, title)));
             let program = programs.concat().replace("6379", &self.port.to_string());
@@ -84,10 +84,9 @@ impl Hour {
             }
             let file = self.folder.join("tutorial.py");
             fs::write(&file, program).map_err(|error| error.to_string())?;
-            start(&mut limited(PROGRAM_SECONDS, command(&self.python, &[]).arg(file)))?;
-            done()
+            start(&mut limited(PROGRAM_SECONDS, command(&self.python, &[]).arg(file)))
         });
-        report.step("kill -9, and start again", || match server.take() {
+        report.check("kill -9, and start again", || match server.take() {
             Some(first) => self.killed(first),
             None => Err("there is no server".into()),
         });
@@ -96,7 +95,7 @@ impl Hour {
     /// Three servers: section 7 of the page.
     fn cluster(&self, report: &mut Report) {
         let mut servers: Vec<Option<Background>> = Vec::new();
-        report.step("cluster of three", || {
+        report.check("cluster of three", || {
             let places = (3..6).map(|n| format!("127.0.0.1:{}", self.port + n));
             let mut init = command(&self.claret, &["cluster", "init"]);
             init.args(places).args(["--into", "shop", "--port", &self.port.to_string()]);
@@ -106,22 +105,19 @@ impl Hour {
             }
             self.await_leaders("")?;
             self.expect(0, &["SET", "across", "machines"], "OK")?;
-            self.expect(1, &["GET", "across"], "\"machines\"")?;
-            done()
+            self.expect(1, &["GET", "across"], "\"machines\"")
         });
-        report.step("one of three is killed", || {
+        report.check("one of three is killed", || {
             servers.get_mut(1).and_then(Option::take).ok_or("there is no second server")?.kill()?;
             self.expect(2, &["GET", "across"], "\"machines\"")?;
             self.expect(2, &["INCR", "visits"], "(integer) 1")?;
-            self.await_leaders("NOT CONNECTED: 2")?;
-            done()
+            self.await_leaders("NOT CONNECTED: 2")
         });
-        report.step("it comes back", || {
+        report.check("it comes back", || {
             servers.push(Some(self.machine(2)?));
             self.await_leaders("")?;
             self.expect(1, &["GET", "visits"], "\"1\"")?;
-            start(&mut self.cluster_command(&["rebalance"]))?;
-            done()
+            start(&mut self.cluster_command(&["rebalance"]))
         });
     }
 
@@ -142,7 +138,7 @@ impl Hour {
     }
 
     /// Types what the page types, and compares the answers with the page's.
-    fn typed(&self, title: &str) -> Result<Outcome, String> {
+    fn typed(&self, title: &str) -> Result<(), String> {
         let (mut input, mut wanted) = (String::new(), String::new());
         for line in section(&self.page, title).lines().filter_map(|line| line.strip_prefix("    "))
         {
@@ -160,10 +156,7 @@ impl Hour {
         fs::write(&path, &input).map_err(|error| error.to_string())?;
         let file = fs::File::open(&path).map_err(|error| error.to_string())?;
         let mut cli = limited(PROGRAM_SECONDS, &self.cli(0));
-        let (status, answers) = output(cli.stdin(file))?;
-        judge(&cli, status)?;
-        compare(title, &answers, &wanted)?;
-        done()
+        compare(title, &said(cli.stdin(file))?, &wanted)
     }
 
     fn expect(&self, number: u16, words: &[&str], wanted: &str) -> Result<(), String> {
@@ -172,7 +165,7 @@ impl Hour {
     }
 
     /// Section 5 of the page: counts, kills, and looks whether what was answered is there.
-    fn killed(&self, server: Background) -> Result<Outcome, String> {
+    fn killed(&self, server: Background) -> Result<(), String> {
         let answers = self.folder.join("replies.txt");
         let mut count = command("redis-cli", &["-r", "1000000", "-p", &self.port.to_string()]);
         let mut counting = Background::start(count.args(["INCR", "counted"]), &answers)?;
@@ -189,8 +182,7 @@ impl Hour {
         if answered == 0 || !(answered..=answered + 1).contains(&found) {
             return Err(format!("{answered} were answered, and {found} are there"));
         }
-        self.expect(0, &["GET", "stock:apples"], "\"3\"")?;
-        done()
+        self.expect(0, &["GET", "stock:apples"], "\"3\"")
     }
 
     fn cluster_command(&self, words: &[&str]) -> Command {
@@ -221,10 +213,6 @@ impl Hour {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-}
-
-fn done() -> Result<Outcome, String> {
-    Ok(Outcome::Ran(Count::ONE))
 }
 
 /// A section of a page, without its title; empty if there is none.

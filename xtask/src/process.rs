@@ -61,6 +61,14 @@ pub fn output(command: &mut Command) -> Result<(ExitStatus, String), String> {
     Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
+/// Runs to the end and returns standard output without white space at its ends; an error if the
+/// program fails.
+pub fn said(command: &mut Command) -> Result<String, String> {
+    let (status, text) = output(command)?;
+    judge(command, status)?;
+    Ok(text.trim().to_owned())
+}
+
 /// Whether the command runs and succeeds; nothing is shown.
 pub fn succeeds(command: &mut Command) -> bool {
     let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

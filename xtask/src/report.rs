@@ -70,6 +70,11 @@ impl Report {
         }
     }
 
+    /// A step that is one check.
+    pub fn check(&mut self, name: &str, run: impl FnOnce() -> Result<(), String>) -> bool {
+        self.step(name, || run().map(|()| Outcome::Ran(Count::ONE)))
+    }
+
     fn fail(&mut self, name: &str, count: u64, why: &str, took: &str) -> bool {
         self.total.failed += count;
         println!("-- {name}: FAILED after {took}: {why}");
@@ -180,8 +185,8 @@ mod tests {
     #[test]
     fn steps_are_a_table_and_more_than_the_budget_is_a_failure() {
         let mut report = Report::new(0);
-        assert!(report.step("fine", || Ok(Outcome::Ran(Count::ONE))));
-        assert!(report.step("with a longer name", || Ok(Outcome::Ran(Count::ONE))));
+        assert!(report.check("fine", || Ok(())));
+        assert!(report.check("with a longer name", || Ok(())));
         report.steps = vec![("fine".into(), 30.04), ("with a longer name".into(), 90.0)];
         let table = "\
 fine                   30.0 s   25 %

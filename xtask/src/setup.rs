@@ -5,7 +5,7 @@
 //! time.
 
 use crate::paths;
-use crate::process::{cargo, command, output, start, succeeds};
+use crate::process::{cargo, command, said, start, succeeds};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub fn run() -> Result<(), String> {
 /// Programs and the Debian packages that contain them: the servers that Claret is compared with,
 /// the command line of one, tools that make networks and disks fail, the browser in which the
 /// probe's report is opened, the tools that build the external judge of histories, that build and
-/// run programs in Java and JavaScript, and that build the C parts of dependencies.
+/// run programs in Java and JavaScript, and that build the C and C++ parts of dependencies.
 const PROGRAMS: &[(&str, &str)] = &[
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
@@ -35,6 +35,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mvn", "maven"),
     ("npm", "npm"),
     ("cc", "gcc"),
+    ("c++", "g++"),
     ("make", "make"),
 ];
 
@@ -72,13 +73,17 @@ pub fn packages() -> Result<(), String> {
 }
 
 fn apt_get(arguments: &[&str]) -> Result<(), String> {
-    let (_, uid) = output(&mut command("id", &["-u"]))?;
     let mut words = vec!["apt-get"];
-    if uid.trim() != "0" {
+    if !is_root()? {
         words.insert(0, "sudo");
     }
     words.extend(arguments);
     start(command(words[0], &words[1..]).env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+/// Whether the task may do what only root may.
+pub fn is_root() -> Result<bool, String> {
+    Ok(said(&mut command("id", &["-u"]))? == "0")
 }
 
 /// The virtual environment of the tests; returns its interpreter.

@@ -31,17 +31,17 @@ const APART: &str = "claret-order-spec";
 /// Runs the steps. The last line of output is `N passed, N failed`.
 pub fn run() -> Result<(), String> {
     let mut report = Report::new(BUDGET_SECONDS);
-    report.step("packages", || one(setup::packages()));
-    report.step("Python environment", || one(setup::python().map(|_| ())));
-    report.step("formatting", || one(start(&mut cargo(&["fmt", "--all", "--check"]))));
+    report.check("packages", setup::packages);
+    report.check("Python environment", || setup::python().map(drop));
+    report.check("formatting", || start(&mut cargo(&["fmt", "--all", "--check"])));
     report.step("tidy", || tidy::count().map(Outcome::Ran));
-    let built = report.step("build of the program", || one(start(&mut cargo(docs::BUILD))));
-    report.step("build of the tests", || {
+    let built = report.check("build of the program", || start(&mut cargo(docs::BUILD)));
+    report.check("build of the tests", || {
         let rest = ["test", "--locked", "--no-run", "--workspace", "--exclude", APART];
-        one(start(&mut cargo(&rest)))?;
-        one(start(&mut cargo(&["test", "--locked", "--no-run", "--package", APART])))
+        start(&mut cargo(&rest))?;
+        start(&mut cargo(&["test", "--locked", "--no-run", "--package", APART]))
     });
-    report.step("lints", || one(start(&mut clippy())));
+    report.check("lints", || start(&mut clippy()));
     report.step("tests", || {
         let rest = ["test", "--locked", "--no-fail-fast", "--workspace", "--exclude", APART];
         counted(&cargo(&rest), TEST_SECONDS, libtest_count)
@@ -50,10 +50,10 @@ pub fn run() -> Result<(), String> {
         let spec = ["test", "--locked", "--no-fail-fast", "--package", APART];
         counted(&cargo(&spec), TEST_SECONDS, libtest_count)
     });
-    report.step("documentation site", || one(site::make()));
-    report.step("dependencies", || one(deny::run_checks()));
+    report.check("documentation site", site::make);
+    report.check("dependencies", deny::run_checks);
     if built {
-        report.step("command reference", || one(docs::compare()));
+        report.check("command reference", docs::compare);
         report.step("black-box tests", black_box);
         report.step("clients of other languages", clients::check);
         report.step("simulation", simulation::short);
@@ -75,11 +75,6 @@ pub fn clients() -> Result<(), String> {
 
 fn clippy() -> Command {
     cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
-}
-
-/// A step that is one check.
-fn one(result: Result<(), String>) -> Result<Outcome, String> {
-    result.map(|()| Outcome::Ran(Count::ONE))
 }
 
 /// A step whose output contains the numbers of passed and failed tests.

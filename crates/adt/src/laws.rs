@@ -255,9 +255,9 @@ fn check_state(state: &Slot, acts: &[Act]) -> usize {
     pairs
 }
 
-#[cfg(test)]
 /// A set of accesses that [`Outstanding`] admits, and whose order or selection shows, in the states that
 /// up to `depth` writes reach. With `forgets`, the sums lack one of the accesses.
+#[cfg(test)]
 pub(crate) fn escrow_violation<T: DataType>(
     ops: &[T::Op],
     depth: usize,

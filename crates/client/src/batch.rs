@@ -146,13 +146,10 @@ fn decided(mut replies: Vec<ClientReply>) -> Result<Vec<Result<ClientReply>>> {
         Some(ClientReply::Array(items)) => Ok(items.into_iter().map(checked).collect()),
         Some(ClientReply::Nil) => Err(Error::Guard),
         Some(ClientReply::Error(line)) => Err(match Error::from_line(&line) {
-            // The command that could not be queued carries the reason.
-            Error::Undone(line) => match replies.into_iter().find_map(|reply| checked(reply).err())
-            {
-                Some(Error::Refused(reason)) => Error::Undone(reason),
-                Some(other) => other,
-                None => Error::Undone(line),
-            },
+            Error::Undone(line) => {
+                let refused = replies.into_iter().find_map(|reply| checked(reply).err());
+                Error::undone(line, refused)
+            }
             error => error,
         }),
         Some(other) => Err(Error::unexpected("the replies of a batch", &other)),

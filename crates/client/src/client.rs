@@ -87,11 +87,6 @@ impl Slot {
         self.number += 1;
         self.number
     }
-
-    /// Appends the command that assigns a request number to the commands behind it.
-    pub fn push_number(&self, number: u64, out: &mut Vec<u8>) {
-        Command::request(&self.name, number).encode(out);
-    }
 }
 
 /// A slot that returns to its client when dropped.
@@ -342,6 +337,8 @@ impl Client {
                     }
                     attempts.pause(error).await.map_err(|error| error.given_up(lost))?;
                 }
+                // It was not sent again: the client is closed, or the server refuses the login.
+                Err(error) if slot.connection.is_none() => return Err(error.given_up(lost)),
                 result => return result,
             }
         }

@@ -145,6 +145,16 @@ impl Error {
         if lost && !self.maybe_committed() { Self::CommitUnknown(self.to_string()) } else { self }
     }
 
+    /// The error of commands that had no effect because one of them was refused, whose own error
+    /// carries the reason.
+    pub(crate) fn undone(line: String, refused: Option<Self>) -> Self {
+        match refused {
+            Some(Self::Refused(reason)) => Self::Undone(reason),
+            Some(other) => other,
+            None => Self::Undone(line),
+        }
+    }
+
     /// Whether the server is overloaded and asks for a pause.
     pub fn is_busy(&self) -> bool {
         match self {

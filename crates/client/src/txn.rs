@@ -206,10 +206,8 @@ impl State {
         if self.stage == Stage::Fresh {
             self.stage = Stage::Begun;
             if let Some(number) = self.number {
-                match &self.once {
-                    Some(name) => Command::request(name, number).encode(out),
-                    None => self.slot.push_number(number, out),
-                }
+                let name = self.once.as_ref().unwrap_or(&self.slot.name);
+                Command::request(name, number).encode(out);
                 replies += 1;
             }
             self.options.begin().encode(out);
@@ -351,15 +349,7 @@ impl State {
     fn committed_with(&mut self, refused: Option<Error>, reply: ClientReply) -> Result<()> {
         match checked(reply) {
             Err(Error::ReplyLost) if self.once.is_none() => self.writes.lose(),
-            // The refused write carries the reason.
-            Err(Error::Undone(line)) => {
-                let error = match refused {
-                    Some(Error::Refused(reason)) => Error::Undone(reason),
-                    Some(other) => other,
-                    None => Error::Undone(line),
-                };
-                return self.fail(error);
-            }
+            Err(Error::Undone(line)) => return self.fail(Error::undone(line, refused)),
             Err(error) => return self.fail(error),
             Ok(ClientReply::Array(items)) => {
                 self.committed = true;
@@ -619,6 +609,8 @@ impl Client {
                 state.options.returning = true;
             } else if error.is_repeated_under_number() {
                 attempts.pause(error).await.map_err(|error| error.given_up(lost))?;
+            } else if error == Error::Closed {
+                return Err(error.given_up(lost));
             } else {
                 return Err(error);
             }

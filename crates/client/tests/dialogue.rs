@@ -273,6 +273,24 @@ async fn a_batch_whose_reply_is_lost_is_sent_again_under_its_number() {
 }
 
 #[tokio::test]
+async fn a_lost_batch_that_a_closed_client_cannot_send_again_is_unknown() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("an address"));
+    let client = Client::new(&url, Options::default()).expect("a URL");
+    let wrong = Mutex::default();
+    let vanish = async {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        greet(&mut stream, &wrong).await;
+        stream.readable().await.expect("the batch");
+        client.close().await;
+    };
+    let batch = client.batch().then(Command::new("INCR").arg("n"));
+    let (replies, ()) = tokio::join!(batch.commit(), vanish);
+    assert!(matches!(replies, Err(Error::CommitUnknown(_))), "{replies:?}");
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_batch_takes_effect_only_if_its_guards_hold() {
     const EXEC: &str = "EXEC IFEQ x 5 IFNE y 6 XX a NX b";
     const GUARDED: &[&str] = &["CLIENT REQUEST me0 1", "MULTI", "INCRBY n 1", EXEC];

@@ -1,9 +1,9 @@
 //! The Debian package, for machines with systemd.
 
-use super::{Dist, copy, failed, folder, read, said, write};
+use super::{Dist, copy, failed, folder, read, write};
 use crate::background::free_ports;
 use crate::paths;
-use crate::process::{command, start, succeeds};
+use crate::process::{command, said, start, succeeds};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub fn make(dist: &Dist, is_installed: bool) -> Result<Vec<String>, String> {
     }
     let stage = dist.stage("debian")?;
     fill(dist, &stage)?;
-    let architecture = said(command("dpkg", &["--print-architecture"]))?;
+    let architecture = said(&mut command("dpkg", &["--print-architecture"]))?;
     let name = format!("claret_{}_{architecture}.deb", release(dist));
     control(dist, &stage, &architecture)?;
     let package = dist.out.join(&name);
@@ -77,7 +77,7 @@ fn fill(dist: &Dist, stage: &Path) -> Result<(), String> {
     let doc = stage.join("usr/share/doc/claret");
     copy(&paths::root().join("CHANGELOG.md"), &doc.join("changelog"))?;
     let time = format!("@{}", dist.epoch);
-    let date = said(command("date", &["--utc", "--rfc-email", "--date", &time]))?;
+    let date = said(&mut command("date", &["--utc", "--rfc-email", "--date", &time]))?;
     let (release, maintainer) = (release(dist), maintainer(&deploy)?);
     let entry = format!(
         "claret ({release}) unstable; urgency=medium\n\n  * Release {}.\n\n -- {maintainer}  {date}\n",
@@ -111,8 +111,7 @@ fn permit(path: &Path) -> Result<(), String> {
 
 fn control(dist: &Dist, stage: &Path, architecture: &str) -> Result<(), String> {
     let mut used = command("du", &["--summarize", "--apparent-size", "-k"]);
-    used.arg(stage);
-    let kilobytes = said(used)?.split_whitespace().next().unwrap_or_default().to_owned();
+    let kilobytes = said(used.arg(stage))?.split_whitespace().next().unwrap_or_default().to_owned();
     let values = [
         ("VERSION", release(dist)),
         ("ARCHITECTURE", architecture.to_owned()),
@@ -140,7 +139,7 @@ fn unpacked(dist: &Dist, package: &Path) -> Result<(), String> {
     let trial = dist.stage("debian-trial")?;
     start(command("dpkg-deb", &["--extract"]).arg(package).arg(&trial))?;
     let claret = trial.join("usr/bin/claret");
-    dist.judge_version(&said(command(&claret, &["--version"]))?)?;
+    dist.judge_version(&said(&mut command(&claret, &["--version"]))?)?;
     let mut serve = command(&claret, &["serve", "--config"]);
     serve.arg(trial.join("etc/claret/claret.toml")).arg("--dir").arg(trial.join("data"));
     dist.serve(&trial, &mut serve, free_ports(1)?)?.stop()

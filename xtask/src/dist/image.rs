@@ -1,11 +1,11 @@
 //! The recipe of the container image: built where a container engine runs. Elsewhere its last stage is
 //! carried out over this machine's own system, in a file system that is thrown away.
 
-use super::{Dist, folder, read, said, write};
+use super::{Dist, folder, read, write};
 use crate::background::{Background, free_ports};
-use crate::paths;
-use crate::process::{command, limited, start, succeeds};
+use crate::process::{command, limited, said, start, succeeds};
 use crate::report::{Count, Outcome};
+use crate::{paths, setup};
 
 const RECIPE: &str = "deploy/container/Containerfile";
 
@@ -18,7 +18,7 @@ pub fn make(dist: &Dist) -> Result<Outcome, String> {
     match ["podman", "docker"].into_iter().find(is_running) {
         Some(engine) => built(dist, engine)?,
         None => {
-            if said(command("id", &["-u"]))? != "0" {
+            if !setup::is_root()? {
                 let why = "not built, no container engine runs; root could try the recipe without";
                 return Ok(Outcome::NotRun(why.into()));
             }
@@ -36,9 +36,9 @@ fn built(dist: &Dist, engine: &str) -> Result<(), String> {
     let build = command(engine, &["build", "--file", RECIPE, "--tag", &tag, "."]);
     start(&mut limited(BUILD_SECONDS, &build))?;
     let version = ["run", "--rm", &tag, "--version"];
-    dist.judge_version(&said(command(engine, &version))?)?;
+    dist.judge_version(&said(&mut command(engine, &version))?)?;
     let size = ["image", "inspect", "--format", "{{.Size}}", &tag];
-    println!("{tag}: {} bytes", said(command(engine, &size))?);
+    println!("{tag}: {} bytes", said(&mut command(engine, &size))?);
     Ok(())
 }
 

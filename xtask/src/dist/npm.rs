@@ -1,8 +1,8 @@
 //! npm packages: the client for TypeScript, and the server for `npx` and for tests.
 
-use super::{Dist, copy, copy_sources, read, said, write};
+use super::{Dist, copy, copy_sources, read, write};
 use crate::paths;
-use crate::process::{command, start};
+use crate::process::{command, said, start};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -70,7 +70,7 @@ fn attempt(dist: &Dist, made: &[String]) -> Result<(), String> {
     let path = |name: &String| dist.out.join(name).to_string_lossy().into_owned();
     npm(dist, &trial, &["install", &path(&made[0]), &path(&made[1]), "ioredis"])?;
     let npx = ["--no-install", "claret", "--version"];
-    dist.judge_version(&said(dist.tool(&trial, &mut command("npx", &npx)))?)?;
+    dist.judge_version(&said(&mut dist.tool(&trial, &mut command("npx", &npx)))?)?;
     write(&trial.join("transfer.js"), PROGRAM)?;
     start(&mut dist.tool(&trial, &mut command("node", &["transfer.js"])))
 }

@@ -1,7 +1,7 @@
 //! Wheels: the client for Python, and the server for `pip install`.
 
-use super::{Dist, copy, copy_sources, failed, folder, read, said, write};
-use crate::process::{command, start};
+use super::{Dist, copy, copy_sources, failed, folder, read, write};
+use crate::process::{command, said, start};
 use crate::{paths, setup};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ pub fn make(dist: &Dist) -> Result<Vec<String>, String> {
     let trial = dist.stage("wheels-trial")?;
     let python = install(dist, &trial, &made)?;
     let claret = python.with_file_name("claret");
-    dist.judge_version(&said(dist.tool(&trial, &mut command(&claret, &["--version"])))?)?;
+    dist.judge_version(&said(&mut dist.tool(&trial, &mut command(&claret, &["--version"])))?)?;
     pip(dist, &trial, &python, &["install", "pytest"])?;
     write(&trial.join("test_transfer.py"), TEST)?;
     let pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_transfer.py"];

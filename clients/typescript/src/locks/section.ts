@@ -12,12 +12,7 @@ import { Commands, raw } from "../calls/commands.js";
 import { allowed } from "../calls/forbidden.js";
 import { Pending, type Convert } from "../calls/later.js";
 import { Script } from "../calls/script.js";
-import {
-  NotAcquiredError,
-  OutcomeUnknownError,
-  ReplyError,
-  translate,
-} from "../errors.js";
+import { NotAcquiredError, OutcomeUnknownError, ReplyError, translate } from "../errors.js";
 import type { Reply, Word, Words } from "../wire/connection.js";
 import type { Numbers } from "../wire/requests.js";
 import { abortable, Failures, timeLeft, within } from "../wire/time.js";

@@ -248,11 +248,10 @@ impl Load {
     fn second(&self, txn: Txn, reply: Option<&ClientReply>, ops: &mut Ops) {
         let key = (PREFIX, txn.record);
         let delta = txn.delta.to_string();
-        if self.task == Task::Auction && self.program != Program::Txn {
-            return self.bid_in_hash(txn, reply, ops);
-        }
         if self.task == Task::Auction {
-            if reply.is_some_and(refuses) {
+            if self.program != Program::Txn {
+                self.bid_in_hash(txn, reply, ops);
+            } else if reply.is_some_and(refuses) {
                 let [_, best, bids] = scripts::auction(txn.record);
                 put(&["TOPK.PUT", &best, &self.bidder(txn), &bid(txn)], false, ops);
                 put(&["COUNTER.ADD", &bids, "1"], false, ops);

@@ -135,7 +135,11 @@ impl Agent {
                 Held::Stay(stay) => stay.fenced(words(request)?).await?,
             })),
             "stop_renewing" => {
-                self.lock_of(text(request, "lock")?, |lock| lock.stop_renewing())?;
+                let name = text(request, "lock")?;
+                match &*self.held(name)? {
+                    Held::Lock(lock) => lock.stop_renewing(),
+                    Held::Stay(_) => return Err(unknown(name)),
+                }
                 Ok(Value::Null)
             }
             "section" => {
@@ -175,13 +179,6 @@ impl Agent {
 
     fn held(&self, name: &str) -> Result<Rc<Held>, Fault> {
         self.locks.borrow().get(name).cloned().ok_or_else(|| unknown(name))
-    }
-
-    fn lock_of<T>(&self, name: &str, what: impl FnOnce(&Lock) -> T) -> Result<T, Fault> {
-        match &*self.held(name)? {
-            Held::Lock(lock) => Ok(what(lock)),
-            Held::Stay(_) => Err(Fault::Agent(format!("{name} is a stay"))),
-        }
     }
 
     fn open(&self, request: &Value) -> Result<Value, Fault> {

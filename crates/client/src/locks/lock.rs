@@ -473,7 +473,7 @@ impl Client {
         loop {
             let asked = Instant::now();
             let mut out = Vec::new();
-            slot.push_number(number, &mut out);
+            Command::request(&slot.name, number).encode(&mut out);
             encode(&mut out);
             match slot.exchange(&out, replies).await.and_then(read) {
                 Ok(told) => return Ok(Turn { told, asked, again }),
@@ -485,6 +485,8 @@ impl Client {
                     }
                     attempts.pause(error).await.map_err(|error| error.given_up(lost))?;
                 }
+                // It was not sent again.
+                Err(error) if slot.connection.is_none() => return Err(error.given_up(lost)),
                 Err(error) => return Err(error),
             }
         }

@@ -180,8 +180,7 @@ impl Shared {
     fn settle(&self, room: &mut Room) {
         let none_wait = self.none_wait();
         let over = |grant: &Grant| grant.is_over(&self.options) || grant.is_recalled() && none_wait;
-        let over = |grant: &Grant| self.is_over() || over(grant);
-        if room.grant.as_ref().is_some_and(over) {
+        if room.grant.as_ref().is_some_and(|grant| self.is_over() || over(grant)) {
             room.give_back();
         } else {
             room.idle = none_wait && room.grant.is_some();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 const FIRST_LINE: &[u8] = b"#!type ";
 
 /// Program of an operation.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct OperationProgram {
     /// The type of the value.
     pub definition: Arc<Definition>,
@@ -19,43 +19,35 @@ pub struct OperationProgram {
     inner: Arc<Script>,
 }
 
-impl PartialEq for OperationProgram {
-    fn eq(&self, other: &Self) -> bool {
-        self.definition == other.definition && self.inner == other.inner
-    }
-}
-
-impl Eq for OperationProgram {}
-
-/// Text that stands for an operation between machines.
-pub(super) fn text_of(definition: &Definition, operation: &str) -> Blob {
-    Blob::from([FIRST_LINE, operation.as_bytes(), b"\n", definition.text()].concat())
-}
-
-/// Type and operation that a text stands for, if it stands for one.
-pub(super) fn parts_of(text: &[u8]) -> Option<Result<(Arc<Definition>, String), ErrorReply>> {
+/// Type and number of the operation that a text stands for, if it stands for one.
+pub(super) fn parts_of(text: &[u8]) -> Option<Result<(Arc<Definition>, usize), ErrorReply>> {
     let rest = text.strip_prefix(FIRST_LINE)?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;
-    let name = String::from_utf8_lossy(&rest[..end]).into_owned();
-    Some(Definition::read(&rest[end + 1..]).map(|definition| (definition, name)))
+    let definition = Definition::read(&rest[end + 1..]);
+    Some(definition.and_then(|definition| {
+        let number = definition.operation(&rest[..end])?;
+        Ok((definition, number))
+    }))
 }
 
-/// Reads the program of an operation, which is called `name`.
+/// Reads the program of an operation, by its number in the definition.
 pub(super) fn read(
     interpreter: &dyn Interpreter,
     definition: &Arc<Definition>,
-    name: &str,
+    number: usize,
 ) -> Result<Arc<Script>, ErrorReply> {
-    let operation = &definition.operations()[definition.operation(name.as_bytes())?];
+    let operation = &definition.operations()[number];
+    let name = &operation.name;
     let source = operation
         .source()
         .ok_or_else(|| ErrorReply::err(format!("{}.{name} is not a program", definition.name())))?;
     let inner = interpreter.read(&Blob::from(source))?;
     let called = format!("{}.{name}", definition.name());
+    let text = [FIRST_LINE, name.as_bytes(), b"\n", definition.text()].concat();
     Ok(Arc::new(Script {
         name: inner.name,
-        text: text_of(definition, name),
-        no_writes: !operation.writes || inner.no_writes,
+        text: Blob::from(text),
+        no_writes: !operation.writes,
         code: Vec::new(),
         function: Some(Blob::from(called)),
         operation: Some(Arc::new(OperationProgram { definition: definition.clone(), inner })),

@@ -26,8 +26,8 @@ pub struct Texts {
     functions: Map<(ScriptName, Blob), Arc<Script>>,
     /// Bytes of all known functions.
     functions_bytes: usize,
-    /// Programs of operations, by the texts of their definitions and their names.
-    operations: Map<Blob, Arc<Script>>,
+    /// Programs of operations, by the texts of their definitions and their numbers there.
+    operations: Map<(Blob, usize), Arc<Script>>,
 }
 
 /// Checks the length of a text.
@@ -109,31 +109,28 @@ impl Texts {
     pub fn read_operation(
         &mut self,
         definition: &Arc<Definition>,
-        name: &str,
+        number: usize,
     ) -> Result<Arc<Script>, ErrorReply> {
-        let text = operation::text_of(definition, name);
-        if let Some(known) = self.operations.get(&text) {
+        let place = (definition.text().clone(), number);
+        if let Some(known) = self.operations.get(&place) {
             return Ok(known.clone());
         }
         let interpreter = self.interpreter.ok_or_else(switched_off)?;
-        let script = operation::read(interpreter, definition, name)?;
+        let script = operation::read(interpreter, definition, number)?;
         if self.operations.len() >= OPERATIONS_KNOWN_MAX {
             self.operations.clear();
         }
-        self.operations.insert(text, script.clone());
+        self.operations.insert(place, script.clone());
         Ok(script)
     }
 
     /// Reads a text that another machine has sent: a script, or an operation of a composed type.
     pub fn read_sent(&mut self, text: &Blob) -> Result<Arc<Script>, ErrorReply> {
-        if let Some(known) = self.operations.get(text) {
-            return Ok(known.clone());
-        }
         match operation::parts_of(text) {
             None => self.read(text),
             Some(parts) => {
-                let (definition, name) = parts?;
-                self.read_operation(&definition, &name)
+                let (definition, number) = parts?;
+                self.read_operation(&definition, number)
             }
         }
     }

@@ -200,16 +200,7 @@ impl Definition {
         let text = String::from_utf8_lossy(self.text());
         let (mut written, mut is_expired) = (Written::default(), false);
         for line in text.lines() {
-            if let Some(line) = line.strip_prefix("| ") {
-                if let Some(operation) = written.operations.last_mut() {
-                    match &mut operation.program {
-                        None => operation.program = Some(line.to_owned()),
-                        Some(program) => {
-                            program.push('\n');
-                            program.push_str(line);
-                        }
-                    }
-                }
+            if line.starts_with('|') {
                 continue;
             }
             // Steps, and only these, are indented in the canonical text.
@@ -226,6 +217,9 @@ impl Definition {
             if let Some(steps) = steps {
                 steps.push(step.to_owned());
             }
+        }
+        for (written, operation) in written.operations.iter_mut().zip(&self.operations) {
+            written.program.clone_from(&operation.program);
         }
         serde_json::to_string(&written).unwrap_or_default()
     }

@@ -12,8 +12,7 @@ use crate::gateway::parts::Parts;
 use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::txn::multi;
 use crate::gateway::txn::options::is_allowed_in_aborted;
-use crate::gateway::types;
-use crate::gateway::types::known::{Resolved, runs_program, spec_at};
+use crate::gateway::types::known::{Resolved, is_call, spec_at};
 use crate::now::Now;
 use adt::command::tags::TagRules;
 use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler};
@@ -100,20 +99,17 @@ impl Gateway {
     fn run_command(&mut self, id: SessionId, args: &Args<'_>, announced: bool) -> bool {
         let position = session_commands::position(args.get(0).unwrap_or_default());
         let call = match position {
-            Some(position) if !types::known::is_call(spec_at(position)) => None,
+            Some(position) if !is_call(spec_at(position)) => None,
             _ if self.parts.sessions.get(id.0).is_none_or(|session| session.user.is_none()) => None,
             _ => self.parts.resolve(args),
         };
-        let is_program = |call: &Option<Resolved>| match call {
-            Some(Resolved::Call(position, words)) => {
-                runs_program(spec_at(*position), &words.args())
-            }
-            _ => false,
-        };
-        // Only scripts may stand behind scripts whose replies are not there yet.
-        let is_call = call.is_some() || position.is_none();
-        let waits = self.parts.sessions.get(id.0).is_some_and(|session| session.barrier.is_some());
-        if is_call && waits && !is_program(&call) {
+        let runs_program = matches!(call, Some(Resolved::Program(..)));
+        let may_be_call = call.is_some() || position.is_none();
+        if may_be_call
+            && !runs_program
+            && self.parts.sessions.get(id.0).is_some_and(|session| session.barrier.is_some())
+        {
+            // Only scripts may stand behind scripts whose replies are not there yet.
             return false;
         }
         let mut resolved = None;
@@ -121,7 +117,7 @@ impl Gateway {
             None => checked(position, args),
             Some(Resolved::Read) => return false,
             Some(Resolved::Error(error)) => Err(error),
-            Some(Resolved::Call(position, words)) => {
+            Some(Resolved::Call(position, words) | Resolved::Program(position, words)) => {
                 resolved = Some(words);
                 Ok((position, spec_at(position)))
             }
@@ -146,6 +142,7 @@ impl Gateway {
         let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         session.command = spec.name;
         session.heavy = is_heavy_spec(spec);
+        session.runs_program = runs_program;
         session.counted = u16::try_from(position).ok();
         session.begun_us = self.parts.core.now.mono_us;
         session.words = NOT_KEPT;
@@ -215,7 +212,7 @@ impl Gateway {
         let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         let skip = session.replies == Replies::SkipNext;
         let done = match &session.mode {
-            SessionMode::Single if runs_program(spec, args) => self.session_command(id, spec, args),
+            SessionMode::Single if session.runs_program => self.session_command(id, spec, args),
             SessionMode::Single => match spec.handler {
                 Handler::Session => self.session_command(id, spec, args),
                 Handler::Data(parse) => match parse(args) {

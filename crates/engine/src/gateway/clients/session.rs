@@ -54,6 +54,8 @@ pub(in crate::gateway) struct Session {
     pub command: &'static str,
     /// Whether the reply of the last command may be large.
     pub heavy: bool,
+    /// Whether the command that is being carried out calls an operation that is a program.
+    pub runs_program: bool,
     /// Position of the present command in the table of commands, unless it is not to be counted.
     pub counted: Option<u16>,
     /// Monotonic time at which the present command began, in microseconds.
@@ -270,6 +272,7 @@ impl Session {
             active_us: 0,
             command: "NULL",
             heavy: false,
+            runs_program: false,
             counted: None,
             begun_us: 0,
             kept: KeptWords::default(),

@@ -15,12 +15,11 @@ use crate::gateway::txn::transaction::script::called::{no_script, read_text};
 use crate::gateway::txn::work::ProgramStep;
 use crate::gateway::types;
 use crate::gateway::types::commands::is_of_definitions;
-use crate::gateway::types::known::program_of;
+use crate::gateway::types::known::operation_of;
 use crate::script::keys::script_key;
 use crate::script::{ScriptInputs, ScriptName};
 use adt::command::database::{database_of, name_of as name_of_key};
 use adt::key::KeyOp;
-use adt::kinds::composed::definition::Definition;
 use adt::{Args, Blob, CommandSpec, ErrorReply, Merge, Op, Reply, Whole};
 use std::sync::Arc;
 
@@ -46,17 +45,17 @@ fn name_of(word: &[u8]) -> Option<ScriptName> {
 fn program_step(
     core: &mut Core,
     session: &Session,
-    (definition, operation): (&Arc<Definition>, usize),
     args: &Args<'_>,
 ) -> Result<ProgramStep, ErrorReply> {
+    let (definition, number) = operation_of(args)?;
     let key = args.blob(1)?;
     if let Some(error) = unusable_key(session.reach, &key) {
         return Err(error);
     }
-    let operation = &definition.operations()[operation];
+    let operation = &definition.operations()[number];
     let inputs: Vec<Blob> = args.iter_from(4).map(Blob::from).collect();
     operation.check_inputs(definition.name(), &inputs)?;
-    let script = core.scripts.read_operation(definition, &operation.name)?;
+    let script = core.scripts.read_operation(&definition, number)?;
     let inputs = ScriptInputs { keys: vec![Blob::new(name_of_key(&key))], args: inputs };
     Ok(ProgramStep::Script(Arc::new(ScriptCall {
         text: Text::Read(script),
@@ -189,8 +188,8 @@ impl Parts {
         args: &Args<'_>,
     ) -> Result<ProgramStep, ErrorReply> {
         let Some(session) = self.sessions.get(id.0) else { return Err(no_script()) };
-        if let Some((definition, operation)) = program_of(spec, args) {
-            return program_step(&mut self.core, session, (&definition, operation), args);
+        if session.runs_program {
+            return program_step(&mut self.core, session, args);
         }
         if runs_script(spec) {
             return step(&mut self.core, session, spec, args);

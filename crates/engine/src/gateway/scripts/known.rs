@@ -105,9 +105,9 @@ impl Scripts {
     pub fn read_operation(
         &mut self,
         definition: &Arc<Definition>,
-        name: &str,
+        number: usize,
     ) -> Result<Arc<Script>, ErrorReply> {
-        self.texts.read_operation(definition, name)
+        self.texts.read_operation(definition, number)
     }
 
     /// Begins a run.

@@ -22,7 +22,6 @@ use crate::gateway::core::Core;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::databases::Reach;
 use crate::gateway::routing::route::{unusable_key, unusable_key_of};
-use crate::gateway::types::known::runs_program;
 use crate::ids::TxnId;
 use crate::message::Body;
 use adt::{Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
@@ -281,10 +280,10 @@ impl Gateway {
         args: &Args<'_>,
     ) -> bool {
         self.parts.transactions.counts_again(self.parts.core.now.mono_us, txn);
+        let runs_program =
+            self.parts.sessions.get(id.0).is_some_and(|session| session.runs_program);
         let step = match spec.handler {
-            _ if runs_script(spec) || runs_program(spec, args) => {
-                self.parts.script_step(id, spec, args)
-            }
+            _ if runs_script(spec) || runs_program => self.parts.script_step(id, spec, args),
             Handler::Session => {
                 match barred(spec).or_else(|| announced.then(announces_nothing)) {
                     Some(error) => self.parts.refuse(id, error),

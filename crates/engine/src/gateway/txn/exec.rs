@@ -19,7 +19,6 @@ use crate::gateway::routing::databases::Reach;
 use crate::gateway::routing::route::{route_of, unusable_key, unusable_key_of};
 use crate::gateway::scripts::commands::{is_of_scripts, is_of_texts};
 use crate::gateway::target::{Target, WHOLE};
-use crate::gateway::types::known::runs_program;
 use crate::gateway::waiting::{fence, section};
 use crate::limits::WATCHED_KEYS_MAX;
 use crate::message::{Condition, Guard, Published};
@@ -70,6 +69,8 @@ impl Gateway {
         if AT_ONCE.contains(&spec.name) {
             return self.session_command(id, spec, args);
         }
+        let runs_program =
+            self.parts.sessions.get(id.0).is_some_and(|session| session.runs_program);
         let step = if matches!(spec.name, "fence" | "lock.section") {
             self.parts.step_of_prefix(id, spec, args)
         } else if spec.flags.has(Flags::NO_MULTI) {
@@ -79,7 +80,7 @@ impl Gateway {
         } else {
             Ok(match spec.handler {
                 // A command whose words are wrong fails alone, when its turn comes.
-                _ if is_of_scripts(spec) || runs_program(spec, args) => {
+                _ if is_of_scripts(spec) || runs_program => {
                     let step = self.parts.script_step(id, spec, args);
                     step.unwrap_or_else(|error| ProgramStep::Fixed(error.into()))
                 }

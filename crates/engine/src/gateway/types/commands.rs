@@ -39,8 +39,11 @@ fn changing(
 
 /// Reads the programs of a definition, whose errors name the operation.
 fn check_programs(core: &mut Core, definition: &Arc<Definition>) -> Result<(), ErrorReply> {
-    for operation in definition.operations().iter().filter(|one| one.program.is_some()) {
-        core.scripts.read_operation(definition, &operation.name).map_err(|error| {
+    for (number, operation) in definition.operations().iter().enumerate() {
+        if operation.program.is_none() {
+            continue;
+        }
+        core.scripts.read_operation(definition, number).map_err(|error| {
             ErrorReply::err(format!("operation {}: {}", operation.name, error.text()))
         })?;
     }

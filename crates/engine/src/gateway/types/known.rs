@@ -79,6 +79,8 @@ pub(in crate::gateway) struct Types {
 pub(in crate::gateway) enum Resolved {
     /// A call: position and words of the command that carries it out.
     Call(usize, ArgBuf),
+    /// A call of an operation that is a program, in the same form.
+    Program(usize, ArgBuf),
     /// Nothing that is known before the definitions are read.
     Read,
     Error(ErrorReply),
@@ -169,7 +171,11 @@ impl Types {
         let mut words = ArgBuf::with_room(bytes + key.len() + text.len() + 64, args.len() + 3);
         words.push(command).push(key).push(text).push(&found.name);
         args.iter_from(rest).for_each(|word| _ = words.push(word));
-        Some(Resolved::Call(position(command.as_bytes())?, words))
+        let position = position(command.as_bytes())?;
+        Some(match found.program {
+            None => Resolved::Call(position, words),
+            Some(_) => Resolved::Program(position, words),
+        })
     }
 }
 
@@ -185,23 +191,13 @@ pub(in crate::gateway) fn is_built_in(args: &Args<'_>) -> bool {
     position(name).is_some_and(|position| !is_call(spec_at(position)))
 }
 
-/// The operation that is a program, and its type, if the words of a resolved call name one.
-pub(in crate::gateway) fn program_of(
-    spec: &CommandSpec,
+/// Type and number of the operation in the words of a resolved call.
+pub(in crate::gateway) fn operation_of(
     args: &Args<'_>,
-) -> Option<(Arc<Definition>, usize)> {
-    if !is_call(spec) {
-        return None;
-    }
-    let definition = Definition::read(args.get(2)?).ok()?;
-    let operation = definition.operation(args.get(3)?).ok()?;
-    definition.operations()[operation].program.is_some().then_some((definition, operation))
-}
-
-/// Whether a command runs the program of an operation.
-#[inline]
-pub(in crate::gateway) fn runs_program(spec: &CommandSpec, args: &Args<'_>) -> bool {
-    is_call(spec) && program_of(spec, args).is_some()
+) -> Result<(Arc<Definition>, usize), ErrorReply> {
+    let definition = Definition::read(args.get(2).unwrap_or_default())?;
+    let operation = definition.operation(args.get(3).unwrap_or_default())?;
+    Ok((definition, operation))
 }
 
 /// Whether a command calls an operation of a composed type.

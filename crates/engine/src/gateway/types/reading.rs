@@ -38,7 +38,7 @@ impl Parts {
         let now = self.core.now;
         match self.core.types.resolve(now, args, false) {
             None => Ok(None),
-            Some(Resolved::Call(_, words)) => Ok(Some(words)),
+            Some(Resolved::Call(_, words) | Resolved::Program(_, words)) => Ok(Some(words)),
             Some(Resolved::Error(error)) => Err(error),
             Some(Resolved::Read) => {
                 self.resolve(args);

@@ -7,7 +7,7 @@
 //! for, and the answer of the shard is the reply.
 
 use super::effect::WaitEffect;
-use super::turns::unblocked_error;
+use super::turns::unblocked;
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::BlockedBy;
@@ -342,11 +342,7 @@ impl BlockedCommands {
 
     /// Ends a wait by `CLIENT UNBLOCK`.
     pub fn unblock(&mut self, core: &mut Core, job: u64, error: bool) -> Option<WaitEffect> {
-        if error {
-            self.stop(core, job, unblocked_error().into())
-        } else {
-            self.timed_out(core, job)
-        }
+        if error { self.stop(core, job, unblocked()) } else { self.timed_out(core, job) }
     }
 
     /// Ends a wait with this reply, unless the shard has served it by then.

@@ -58,8 +58,8 @@ fn ticket(core: &mut Core, request: Option<&RequestId>) -> Blob {
 }
 
 /// Reply to a session whose wait `CLIENT UNBLOCK ... ERROR` has ended.
-pub(super) fn unblocked_error() -> ErrorReply {
-    ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK")
+pub(super) fn unblocked() -> Reply {
+    ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK").into()
 }
 
 impl Turns {
@@ -116,10 +116,10 @@ impl Turns {
 
     /// Takes the shard's answer, which is the reply to the session.
     pub fn answered(&mut self, core: &mut Core, job: u64, answer: Answer) -> Option<WaitEffect> {
-        let AwaitedTurn { target, section, unblocked, .. } = self.end(core, job)?;
+        let AwaitedTurn { target, section, unblocked: with_error, .. } = self.end(core, job)?;
         let replies = match answer {
-            Answer::Replies(replies) if unblocked == Some(true) && replies[..] == [Reply::Nil] => {
-                smallvec![unblocked_error().into()]
+            Answer::Replies(replies) if with_error == Some(true) && replies[..] == [Reply::Nil] => {
+                smallvec![unblocked()]
             }
             Answer::Replies(replies) | Answer::Repeated(replies) => replies,
             other => {

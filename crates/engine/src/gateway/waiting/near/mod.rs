@@ -22,7 +22,7 @@ mod lock;
 mod purpose;
 
 use super::effect::WaitEffect;
-use super::turns::unblocked_error;
+use super::turns::unblocked;
 use crate::cluster::slot::slot;
 use crate::gateway::api::{NearWord, SessionId};
 use crate::gateway::clients::session::BlockedBy;
@@ -207,7 +207,7 @@ impl NearLocks {
 
     /// Ends the wait of a client by `CLIENT UNBLOCK`.
     pub fn unblock(&mut self, core: &mut Core, visit: u64, error: bool) {
-        self.leave(core, visit, Some(if error { unblocked_error().into() } else { Reply::Nil }));
+        self.leave(core, visit, Some(if error { unblocked() } else { Reply::Nil }));
     }
 
     /// Ends the wait of a client, with this reply unless its connection is gone.

@@ -143,10 +143,7 @@ public final class Barrier {
 
     private List<String> words(Long waitMs) {
         List<String> words = new ArrayList<>(List.of("BARRIER.WAIT", name, Integer.toString(parties)));
-        words.addAll(List.of("OWNER", Owner.DEFAULT));
-        if (waitMs != null) {
-            words.addAll(List.of("TIMEOUT", Long.toString(Math.max(1, waitMs))));
-        }
+        words.addAll(Owner.waiting(waitMs, null));
         return words;
     }
 }

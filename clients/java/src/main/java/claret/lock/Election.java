@@ -88,7 +88,7 @@ public final class Election {
             String[] words = {
                 "ELECTION.OBSERVE", name, "AFTER", Long.toString(seen), "TIMEOUT", Long.toString(waitMs)
             };
-            return (List<?>) Waits.ask(wire, List.of(List.of(words)), waitMs);
+            return (List<?>) Waits.ask(wire, List.of(List.of(words)), waitMs, Waits.GRACE_MS);
         }
 
         @Override

@@ -167,11 +167,7 @@ final class Lease {
     static List<String> words(Duration lease, Long waitMs, String owner, String... first) {
         List<String> words = new ArrayList<>(List.of(first));
         words.addAll(List.of("LEASE", Long.toString(lease.toMillis())));
-        if (waitMs != null) {
-            // A request that waits needs a time, however short.
-            words.addAll(List.of("TIMEOUT", Long.toString(Math.max(1, waitMs))));
-        }
-        words.addAll(List.of("OWNER", owner == null ? Owner.DEFAULT : owner));
+        words.addAll(Owner.waiting(waitMs, owner));
         return words;
     }
 
@@ -234,14 +230,7 @@ final class Lease {
         long whole = Math.max(1, Math.round(waitMs));
         String[] words = {"LOCK.WANTED", name, Long.toString(token), "TIMEOUT", Long.toString(whole)};
         long graceMs = Math.max(1, leaseMs / RENEW_PARTS);
-        Object count =
-                Waits.ask(
-                        wire,
-                        List.of(List.of(words)),
-                        whole,
-                        graceMs,
-                        given -> Waits.remains(wire, given::end));
-        return Convert.integer(count);
+        return Convert.integer(Waits.ask(wire, List.of(List.of(words)), whole, graceMs));
     }
 
     /** Renews the lease in a thread of its own until it is released or lost. */

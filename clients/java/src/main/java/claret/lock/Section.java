@@ -99,10 +99,7 @@ public final class Section implements Reads, Writes {
 
     private List<String> words(Long waitMs) {
         List<String> words = new ArrayList<>(List.of("LOCK.SECTION", name));
-        words.addAll(List.of("OWNER", options.owner == null ? Owner.DEFAULT : options.owner));
-        if (waitMs != null) {
-            words.addAll(List.of("TIMEOUT", Long.toString(Math.max(1, waitMs))));
-        }
+        words.addAll(Owner.waiting(waitMs, options.owner));
         if (options.detect) {
             words.add("DETECT");
         }

@@ -41,6 +41,10 @@ public final class JedisDriver implements Driver {
 
         @Override
         public Socket createSocket() {
+            if (channel != null) {
+                // Jedis would connect again, and send on without what was begun on the connection.
+                throw new JedisConnectionException("the connection is closed");
+            }
             try {
                 channel = SocketChannel.open();
                 channel.setOption(StandardSocketOptions.TCP_NODELAY, true);

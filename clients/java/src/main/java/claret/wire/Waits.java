@@ -63,16 +63,16 @@ public final class Waits {
     }
 
     /**
-     * The reply to the last of some commands, which may take this long; throws the first error. The
-     * connection is closed if there is no reply: the server then takes a late grant back.
+     * The reply to the last of some commands, which may take this long, and come so much later; throws
+     * the first error. The connection is closed if there is no reply: the server then takes a late grant
+     * back.
      */
-    public static Object ask(Wire wire, List<List<String>> commands, Long waitMs) {
-        return ask(wire, commands, waitMs, GRACE_MS, left -> remains(wire, left::end));
+    public static Object ask(Wire wire, List<List<String>> commands, Long waitMs, long graceMs) {
+        return ask(wire, commands, waitMs, graceMs, left -> remains(wire, left::end));
     }
 
     /**
-     * The same, with the time that the answer may come late, and with what ends the wait if the thread
-     * is interrupted.
+     * The same, with what ends the wait if the thread is interrupted.
      *
      * <p>Another thread reads the answer, so that an interruption does not close the connection: what
      * was granted in that moment is learnt.
@@ -160,18 +160,17 @@ public final class Waits {
         } catch (ClosedException over) {
             return;
         }
-        boolean interrupted = Thread.interrupted();
-        try {
-            done.get(REMAINS_MS, TimeUnit.MILLISECONDS);
-        } catch (InterruptedException again) {
-            interrupted = true;
-        } catch (TimeoutException | ExecutionException late) {
-            // What was granted ends with its lease, at the latest.
-        } finally {
-            if (interrupted) {
-                Thread.currentThread().interrupt();
-            }
-        }
+        Interrupts.postponed(
+                () -> {
+                    try {
+                        done.get(REMAINS_MS, TimeUnit.MILLISECONDS);
+                    } catch (InterruptedException again) {
+                        Thread.currentThread().interrupt();
+                    } catch (TimeoutException | ExecutionException late) {
+                        // What was granted ends with its lease, at the latest.
+                    }
+                    return null;
+                });
     }
 
     private static void unblock(Wire wire, long id) {

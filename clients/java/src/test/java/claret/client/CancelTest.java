@@ -78,30 +78,10 @@ final class CancelTest {
             this.faults = faults;
         }
 
-        /** A call in a thread of its own, with the exception that ends it. */
-        private static final class Waiting {
-            final CompletableFuture<RuntimeException> outcome = new CompletableFuture<>();
-            final Thread thread;
-
-            Waiting(Claret db, Consumer<Claret> wait) {
-                thread =
-                        new Thread(
-                                () -> {
-                                    try {
-                                        wait.accept(db);
-                                        outcome.complete(null);
-                                    } catch (RuntimeException error) {
-                                        outcome.complete(error);
-                                    }
-                                });
-                thread.start();
-            }
-        }
-
         /** Interrupts all waits at once, and expects each to end within a second. */
         private Map<String, CancelledException> giveUpAll(Claret db) throws InterruptedException {
             Map<String, Waiting> all = new LinkedHashMap<>();
-            WAITS.forEach((name, wait) -> all.put(name, new Waiting(db, wait)));
+            WAITS.forEach((name, wait) -> all.put(name, new Waiting(() -> wait.accept(db))));
             Thread.sleep(400);
             all.forEach((name, one) -> assertFalse(one.outcome.isDone(), name));
             long sinceNs = System.nanoTime();
@@ -178,21 +158,12 @@ final class CancelTest {
         void anArrivalThatIsGivenUpCountsForAllOrNone() throws InterruptedException {
             int gone = 0;
             for (int i = 0; i < 40; i++) {
-                Waiting first = new Waiting(db, client -> client.barrier("b", 2).await());
+                Waiting first = new Waiting(() -> db.barrier("b", 2).await());
                 Thread.sleep(8);
-                int turn = i;
-                CompletableFuture<Void> killer =
-                        CompletableFuture.runAsync(
-                                () -> {
-                                    long endNs = System.nanoTime() + turn * 60_000L;
-                                    while (System.nanoTime() < endNs) {
-                                        Thread.onSpinWait();
-                                    }
-                                    first.thread.interrupt();
-                                });
+                CompletableFuture<Void> killer = first.interruptAfter(i * 60_000L);
                 Thread.sleep(1);
                 Duration brief = Duration.ofMillis(300);
-                Waiting second = new Waiting(db, client -> client.barrier("b", 2).await(brief));
+                Waiting second = new Waiting(() -> db.barrier("b", 2).await(brief));
                 RuntimeException alone = first.outcome.join();
                 RuntimeException other = second.outcome.join();
                 killer.join();
@@ -262,9 +233,8 @@ final class CancelTest {
             faults.fail("EXEC", Fault.LATE);
             Waiting batch =
                     new Waiting(
-                            db,
-                            client -> {
-                                Batch commands = client.batch();
+                            () -> {
+                                Batch commands = db.batch();
                                 commands.incr("n");
                                 commands.execute();
                             });
@@ -274,10 +244,27 @@ final class CancelTest {
         }
 
         @Test
+        void aTransactionOfAClosedClientWritesNothing() {
+            try (Claret other = Claret.connect(Options.builder().address(server.address()).build())) {
+                assertThrows(
+                        ClosedException.class,
+                        () ->
+                                other.run(
+                                        tx -> {
+                                            tx.get("n");
+                                            other.close();
+                                            tx.set("n", "1");
+                                            return tx.get("n");
+                                        }));
+                assertFalse(db.exists("n"));
+            }
+        }
+
+        @Test
         void whatIsUnderWayEndsWhenTheClientIsClosed() throws InterruptedException {
             try (Claret other = Claret.connect(Options.builder().address(server.address()).build())) {
                 try (Lock lock = db.lock("{l}", ALONE)) {
-                    Waiting waiting = new Waiting(other, client -> client.lock("{l}", ALONE));
+                    Waiting waiting = new Waiting(() -> other.lock("{l}", ALONE));
                     Thread.sleep(200);
                     other.close();
                     assertTrue(waiting.outcome.join() instanceof ClosedException);

@@ -27,6 +27,8 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
@@ -238,38 +240,18 @@ final class FaultTest {
             for (int i = 0; i < 60; i++) {
                 String name = "l" + i;
                 Lock first = db.lock(name, options);
-                CompletableFuture<Lock> outcome = new CompletableFuture<>();
-                Thread waiting =
-                        new Thread(
-                                () -> {
-                                    try {
-                                        outcome.complete(db.lock(name, options));
-                                    } catch (CancelledException error) {
-                                        outcome.complete(null);
-                                    } catch (RuntimeException error) {
-                                        outcome.completeExceptionally(error);
-                                    }
-                                });
-                waiting.start();
+                AtomicReference<Lock> got = new AtomicReference<>();
+                Waiting waiting = new Waiting(() -> got.set(db.lock(name, options)));
                 Thread.sleep(8);
-                int turn = i;
-                Thread killer =
-                        new Thread(
-                                () -> {
-                                    long endNs = System.nanoTime() + turn * 30_000L;
-                                    while (System.nanoTime() < endNs) {
-                                        Thread.onSpinWait();
-                                    }
-                                    waiting.interrupt();
-                                });
-                killer.start();
+                CompletableFuture<Void> killer = waiting.interruptAfter(i * 30_000L);
                 first.close();
                 killer.join();
-                Lock got = outcome.join();
-                if (got == null) {
-                    cancelled++;
+                RuntimeException error = waiting.outcome.join();
+                if (error == null) {
+                    got.get().release();
                 } else {
-                    got.release();
+                    assertEquals(CancelledException.class, error.getClass());
+                    cancelled++;
                 }
                 assertFree(name);
             }
@@ -279,22 +261,21 @@ final class FaultTest {
         @Test
         void aGrantWhoseAnswerIsNotSeenIsFoundAndReleased() throws InterruptedException {
             faults.fail("LOCK.ACQUIRE", Fault.LATE);
-            CompletableFuture<Boolean> cancelled = new CompletableFuture<>();
-            Thread waiting =
-                    new Thread(
+            AtomicBoolean interrupted = new AtomicBoolean();
+            Waiting waiting =
+                    new Waiting(
                             () -> {
                                 try {
                                     db.lock("l", LockOptions.defaults());
-                                    cancelled.complete(false);
-                                } catch (CancelledException error) {
-                                    cancelled.complete(Thread.currentThread().isInterrupted());
+                                } finally {
+                                    interrupted.set(Thread.currentThread().isInterrupted());
                                 }
                             });
-            waiting.start();
             Thread.sleep(300);
             assertEquals(1, ((List<?>) db.ask("LOCK.HOLDERS", "l")).size());
-            waiting.interrupt();
-            assertTrue(cancelled.join());
+            waiting.thread.interrupt();
+            assertEquals(CancelledException.class, waiting.outcome.join().getClass());
+            assertTrue(interrupted.get());
             // The thread does not wait for all of what is left to do.
             try (Lock next = db.lock("l", LockOptions.defaults().timeout(Duration.ofSeconds(5)))) {
                 assertTrue(next.isHeld());

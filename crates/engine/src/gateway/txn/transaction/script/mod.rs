@@ -305,7 +305,7 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
     };
     let words = match resolved {
         None => words,
-        Some(Resolved::Call(_, words)) => words,
+        Some(Resolved::Call(_, words) | Resolved::Program(_, words)) => words,
         Some(Resolved::Error(refused)) => return error(refused),
         Some(Resolved::Read) => {
             cx.core.types.asks();
