@@ -319,7 +319,7 @@ def test_information(db):
 
 
 def test_what_is_not_offered_is_refused_politely(db):
-    for words in (["WAITAOF", "0", "0", "0"], ["SELECT", "16"], ["CLIENT", "TRACKING", "ON"]):
+    for words in (["WAITAOF", "0", "0", "0"], ["SELECT", "16"]):
         with pytest.raises(redis.ResponseError):
             db.execute_command(*words)
     assert db.ping()

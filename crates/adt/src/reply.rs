@@ -97,6 +97,12 @@ impl Reply {
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
     }
+
+    /// Whether this is the error of a command that has had no effect and is to be called again, under the same
+    /// request number if it had one.
+    pub fn asks_again(&self) -> bool {
+        matches!(self, Self::Error(error) if error.code() == "TRYAGAIN")
+    }
 }
 
 impl From<ErrorReply> for Reply {

@@ -140,6 +140,23 @@ pub const OUTLIVED_MAX: usize = 10_000;
 pub const TURNS_MAX: usize = 100_000;
 /// Most reads of a shard that wait for a change (`ELECTION.OBSERVE`).
 pub const OBSERVERS_MAX: usize = 100_000;
+/// Most gateways that follow the changes of a shard (`CLIENT TRACKING`).
+pub const FOLLOWERS_MAX: usize = 4096;
+/// Time for which a shard goes on to tell a gateway of changes, in microseconds.
+pub const FOLLOWER_US: u64 = 10_000_000;
+/// Most keys that one entry of the log tells followers of; more stand for all keys of the shard.
+pub const CHANGED_KEYS_MAX: usize = 100_000;
+/// Bytes of keys from which on a notice for followers is full.
+pub const CHANGED_BYTES_MAX: usize = 1 << 16;
+/// How often a gateway follows the changes of each shard, in microseconds.
+pub const FOLLOW_US: u64 = 500_000;
+/// Time without an answer from a shard after which clients are told to drop what they have cached, in
+/// microseconds: what they hold longer is up to date.
+pub const SILENT_US_MAX: u64 = 2_000_000;
+/// Most keys that a gateway remembers for the caches of its clients.
+pub const TRACKED_KEYS_MAX: usize = 1_000_000;
+/// Most prefixes that a client tracks.
+pub const TRACKED_PREFIXES_MAX: usize = 1_000;
 /// Most records of an entry that are searched before a grant of a block of tokens is appended to
 /// it; after more it gets a new entry.
 pub const LOOKED_BACK_MAX: usize = 64;

@@ -326,6 +326,9 @@ pub enum Body {
     },
     /// Question for the shard's counters. Answer: [`Answer::Stats`].
     Stats,
+    /// Follows the changes of all keys: [`Notice::Changed`] comes from now on, until the gateway has not sent
+    /// this for a while. Answer: [`Answer::Reply`] with the number of the feed and that of its last notice.
+    Follow,
     /// Hand the lead of the shard over to a machine. Answer: [`Answer::Reply`] with OK when that
     /// machine leads, or an error.
     Transfer {
@@ -445,6 +448,7 @@ impl Body {
             | Self::Remember(_)
             | Self::EndStream { .. }
             | Self::Stats
+            | Self::Follow
             | Self::Coordinate(_) => None,
         }
     }
@@ -467,6 +471,7 @@ impl Body {
                 | Self::Count { .. }
                 | Self::RandomKey { .. }
                 | Self::Stats
+                | Self::Follow
                 | Self::KeysInSlot { .. }
                 | Self::Waiting { .. }
                 | Self::Holders { .. }
@@ -745,6 +750,17 @@ pub enum Notice {
     Ready {
         /// The key.
         key: Blob,
+    },
+    /// Keys have been written, or all keys of the shard if none is named ([`Body::Follow`]).
+    Changed {
+        /// The sending shard.
+        shard: ShardId,
+        /// Number of the feed, which is another one after a gap.
+        feed: u64,
+        /// Number of this notice in the feed, from 1.
+        number: u64,
+        /// The keys.
+        keys: Arc<[Blob]>,
     },
     /// A session of the coordination service over several shards is ending: inform all of them.
     Ending {

@@ -39,6 +39,8 @@ pub enum Plant {
     NoResolve,
     /// Wounds get lost, so that deadlocks stay.
     LostWound,
+    /// Now and then a shard forgets to tell that a key has changed which a client has cached.
+    LostChange,
     /// A message to a shard arrives twice.
     DuplicateMessage,
     /// Messages that end a transaction's locks get lost.
@@ -152,7 +154,7 @@ pub enum Plant {
 
 impl Plant {
     /// All planted bugs.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 61] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -162,6 +164,7 @@ impl Plant {
         Self::MixedSnapshot,
         Self::NoResolve,
         Self::LostWound,
+        Self::LostChange,
         Self::DuplicateMessage,
         Self::LostRelease,
         Self::LostOwnWrites,
@@ -227,6 +230,7 @@ impl Plant {
             Self::MixedSnapshot => "mixed-snapshot",
             Self::NoResolve => "no-resolve",
             Self::LostWound => "lost-wound",
+            Self::LostChange => "lost-change",
             Self::DuplicateMessage => "duplicate-message",
             Self::LostRelease => "lost-release",
             Self::LostOwnWrites => "lost-own-writes",
@@ -538,6 +542,11 @@ impl Plant {
             (Self::ForgottenRest, Answer::Locked { rests_at, .. }) => *rests_at = None,
             (Self::WrongFate, Answer::Fate(fate)) => *fate = Fate::Void,
             (Self::LostWound, Answer::Notice(Notice::Wound { .. })) => return None,
+            (Self::LostChange, Answer::Notice(Notice::Changed { number, keys, .. })) => {
+                if number.is_multiple_of(3) {
+                    *keys = Arc::from([Blob::from("another key")]);
+                }
+            }
             (Self::ForgottenMulti, Answer::Notice(Notice::Undecided { .. })) => return None,
             _ => {}
         }

@@ -24,6 +24,8 @@ const MACHINES_MAX: u64 = 9;
 const GUESTS_PERCENT: u64 = 35;
 /// Percentage of runs with clients of locks.
 const HOLDERS_PERCENT: u64 = 25;
+/// Percentage of runs with clients that cache what they read.
+const CACHERS_PERCENT: u64 = 25;
 /// Percentage of runs about pipelines at a single server, whose workers order them.
 const ALONE_PERCENT: u64 = 20;
 /// Percentage of runs of a single server in which it waits for no disk, and does not crash.
@@ -172,6 +174,8 @@ pub struct Swarm {
     pub habits: Habits,
     /// Number of clients of locks.
     pub holders: u64,
+    /// Number of clients with caches.
+    pub cachers: u64,
     /// Behaviour of clients of locks.
     pub holding: holder::Habits,
     /// Initial difference of wall clocks, in microseconds.
@@ -273,6 +277,7 @@ impl Swarm {
                 Focus::Pipelines | Focus::Locks | Focus::Scripts => 0,
             },
             holders: holders(seed, focus, plant),
+            cachers: cachers(seed, focus, plant),
             holding: holder::Habits::draw(&mut Random::new(seed, "holding"), shape.is_cluster()),
             habits: Habits::draw(&mut Random::new(seed, "habits")),
             clients: match focus {
@@ -431,6 +436,16 @@ fn holders(seed: u64, focus: Focus, plant: Option<Plant>) -> u64 {
     let among_others = focus == Focus::Everything && plant.is_none();
     let some = focus == Focus::Locks || (among_others && random.percent(HOLDERS_PERCENT));
     if some { random.between(2, 6) } else { 0 }
+}
+
+/// Number of clients with caches: none in most runs.
+fn cachers(seed: u64, focus: Focus, plant: Option<Plant>) -> u64 {
+    let mut random = Random::new(seed, "cachers");
+    let some = match plant {
+        Some(plant) => plant == Plant::LostChange,
+        None => focus == Focus::Everything && random.percent(CACHERS_PERCENT),
+    };
+    if some { random.between(1, 3) } else { 0 }
 }
 
 /// Number of clients of the coordination service: none in most runs.

@@ -12,6 +12,7 @@ mod steps;
 mod transfers;
 mod upgrade;
 
+use crate::clients::cacher::Cacher;
 use crate::clients::client::Client;
 use crate::clients::guest::Guest;
 use crate::clients::holder::Holder;
@@ -217,6 +218,8 @@ pub struct World {
     visits: Random,
     /// Clients of locks; their connections are among those of the other clients.
     holders: Vec<Holder>,
+    /// Clients with caches; their connections are there, too.
+    cachers: Vec<Cacher>,
     /// Smallest and largest deviation of wall clocks from true time.
     deviations_us: Option<(i64, i64)>,
     network: Random,
@@ -248,6 +251,7 @@ impl World {
         }
         self.note_guests();
         self.note_holders();
+        self.note_cachers();
         let overwritten = self.machines.iter().map(|machine| machine.disk.overwritten as u64).sum();
         if overwritten > 0 {
             self.outcome.marks.insert("entries_overwritten", overwritten);
@@ -297,9 +301,11 @@ impl World {
 
     fn end(&mut self) -> Result<(), String> {
         if !self.shape.is_cluster() {
+            self.check_caches()?;
             return self.final_restart();
         }
         self.agree()?;
+        self.check_caches()?;
         self.forget_pipelines()?;
         if self.check_sessions().is_err() {
             // A leader may have been elected a moment ago; it grants every session its whole

@@ -48,6 +48,8 @@ const FAULTS: &[&str] = &[
 /// Rare events that must occur all the same.
 const MARKS: &[&str] = &[
     "backups",
+    "cached_values_checked",
+    "caches_dropped",
     "cuts_refused",
     "damage_noticed",
     "deposed_leaders_unaware",

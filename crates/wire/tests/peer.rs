@@ -242,6 +242,15 @@ fn about_scripts() -> Vec<Parcel> {
     bodies.into_iter().chain([answered(Answer::Refused(Refusal::NotHere))]).collect()
 }
 
+/// Parcels about the changes of keys, which gateways follow.
+fn about_changes() -> Vec<Parcel> {
+    let changed = |number, keys: &[&str]| {
+        let keys = keys.iter().map(|&key| Blob::from(key)).collect();
+        answered(Answer::Notice(Notice::Changed { shard: ShardId(3), feed: 1 << 60, number, keys }))
+    };
+    vec![asked(Body::Follow), changed(1, &["a", "key with spaces"]), changed(2, &[])]
+}
+
 /// Parcels about databases.
 fn about_databases() -> Vec<Parcel> {
     let scan = ScanArgs { cursor: 17, pattern: None, count: 100 };
@@ -300,6 +309,7 @@ fn parcels_about_sessions_read_back() {
         .chain(about_requests())
         .chain(about_databases())
         .chain(about_scripts())
+        .chain(about_changes())
     {
         let bytes = encoded(&parcel);
         let (found, len) = decoded(&bytes).unwrap().unwrap();

@@ -632,6 +632,12 @@ pub struct GatewayStats {
     pub near_stays: u64,
     /// Connections closed because a request met the loss of a leader. Not sent to other machines.
     pub closed_on_lost_leader: u64,
+    /// Sessions that cache what they read. Not sent to other machines.
+    pub tracking: u64,
+    /// Keys that are remembered for their caches. Not sent to other machines.
+    pub tracked_keys: u64,
+    /// Prefixes of keys that they track. Not sent to other machines.
+    pub tracked_prefixes: u64,
     /// Counters of each command, by its position in the table of all commands. Not sent to other machines.
     pub by_command: Vec<CommandCount>,
 }
@@ -665,6 +671,9 @@ impl GatewayStats {
         }
         self.near_stays += other.near_stays;
         self.closed_on_lost_leader += other.closed_on_lost_leader;
+        self.tracking += other.tracking;
+        self.tracked_keys += other.tracked_keys;
+        self.tracked_prefixes += other.tracked_prefixes;
         for (position, count) in other.by_command.iter().enumerate() {
             let sum = self.of_command(position);
             sum.calls += count.calls;

@@ -55,6 +55,7 @@ impl Gateway {
                     self.parts.routes_changed(&before);
                 }
                 self.parts.lead_ended(shard, Vec::new());
+                self.parts.follow_now();
             }
             ClusterChange::Led(..) => {}
             ClusterChange::Map(map) => {

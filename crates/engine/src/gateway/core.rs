@@ -59,6 +59,8 @@ pub(super) struct Core {
     pub replies: VecDeque<(Target, Reply)>,
     /// Replies of programs with items that come from commands that the session carries out afterwards.
     pub partial: VecDeque<(Target, Finish, Vec<Option<Reply>>)>,
+    /// Sessions that have got replies about keys which have changed since, for their caches.
+    pub cached: Vec<SessionId>,
 }
 
 impl Core {

@@ -66,6 +66,8 @@ pub(super) enum Pending {
     Joint { job: u64, shard: ShardId },
     /// Write of a shard map that marks a split as done.
     SplitDone,
+    /// Changes of a shard, which the gateway follows.
+    Follow { shard: ShardId },
     /// Replies of a request or a text of a script, which a shard is to keep: nothing waits for the answer.
     Remembered,
 }

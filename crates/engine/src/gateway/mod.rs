@@ -34,6 +34,7 @@ mod scripts;
 mod slab;
 mod target;
 mod timer;
+pub(crate) mod tracking;
 mod txn;
 mod types;
 pub(crate) mod waiting;
@@ -103,6 +104,7 @@ impl Gateway {
         }
         self.pubsub.close(id);
         self.parts.core.stop_monitoring(id);
+        self.parts.end_tracking(id);
         self.parts.sessions.close(&mut self.parts.core, id);
         self.parts.core.mail.stats.subscribers = self.pubsub.subscribers() as u64;
         self.settle();
@@ -124,8 +126,18 @@ impl Gateway {
     pub fn reset_stats(&mut self) {
         let GatewayStats { sessions, blocked, subscribers, interactive, .. } =
             self.parts.core.mail.stats;
-        let kept =
-            GatewayStats { sessions, blocked, subscribers, interactive, ..Default::default() };
+        let GatewayStats { tracking, tracked_keys, tracked_prefixes, .. } =
+            self.parts.core.mail.stats;
+        let kept = GatewayStats {
+            sessions,
+            blocked,
+            subscribers,
+            interactive,
+            tracking,
+            tracked_keys,
+            tracked_prefixes,
+            ..Default::default()
+        };
         self.parts.core.mail.stats = kept;
         self.parts.core.slow.durations = CommandDurations::default();
     }
@@ -175,6 +187,7 @@ impl Gateway {
                 Timer::Users => self.users.look_again(&mut self.parts),
                 Timer::Types => self.parts.read_types(),
                 Timer::Pause => self.parts.pause_due(),
+                Timer::Follow => self.parts.follow(),
                 Timer::Cut { job } => self.parts.backups.overdue(&mut self.parts.core, job),
                 Timer::Dispatch { session } => {
                     if let Some(session) = self.parts.sessions.get_mut(session) {

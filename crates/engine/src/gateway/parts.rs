@@ -17,6 +17,7 @@ use super::routing::leaders::Leaders;
 use super::routing::snapshot::Snapshots;
 use super::scripts::Scripts;
 use super::slab::Slab;
+use super::tracking::Tracking;
 use super::txn::recover::Orphans;
 use super::txn::table::Transactions;
 use super::types::Types;
@@ -38,6 +39,7 @@ pub(super) struct Parts {
     pub turns: Turns,
     pub blocked: BlockedCommands,
     pub near_locks: NearLocks,
+    pub tracking: Tracking,
     pub coordination: CoordinationFront,
     pub backups: Backups,
     pub gathers: Gathers,
@@ -77,6 +79,7 @@ impl Parts {
             afterwards: VecDeque::new(),
             replies: VecDeque::new(),
             partial: VecDeque::new(),
+            cached: Vec::new(),
             facts: Facts::default(),
             now,
             clock: Timestamp::ZERO,
@@ -96,6 +99,7 @@ impl Parts {
             turns: Turns::default(),
             blocked: BlockedCommands::default(),
             near_locks: NearLocks::default(),
+            tracking: Tracking::default(),
             coordination: CoordinationFront::default(),
             backups: Backups::default(),
             gathers: Gathers::default(),

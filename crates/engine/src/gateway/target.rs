@@ -25,6 +25,9 @@ pub(super) const LOGIN: u32 = u32::MAX - 3;
 /// Change of users that the session has made.
 pub(super) const USERS: u32 = u32::MAX - 4;
 
+/// Knowledge about the client that the session's cache is redirected to.
+pub(super) const CACHE: u32 = u32::MAX - 5;
+
 /// No place: the reply is dropped.
 pub(super) const NOWHERE: Target = Target { session: SessionId(u64::MAX), seq: 0, item: WHOLE };
 

@@ -25,6 +25,8 @@ pub(super) enum Timer {
     Users,
     /// Next try to read the definitions of types.
     Types,
+    /// Next look at the changes of all shards, for the caches of clients.
+    Follow,
     /// End of a pause of the commands of all clients.
     Pause,
     /// Next step of a `multi` over several shards of a tree.

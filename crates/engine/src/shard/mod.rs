@@ -300,6 +300,10 @@ impl Desk {
                 let stats = Box::new(self.stats(now.mono_us));
                 self.core.answer(request.gateway, request.token, Answer::Stats(stats));
             }
+            Body::Follow => {
+                self.waits.followers.follow(&mut self.core, now, &request);
+                self.waits.report_changes(&mut self.core);
+            }
             Body::Scan { .. }
             | Body::Keys { .. }
             | Body::Count { .. }

@@ -276,6 +276,7 @@ impl ShardCore {
             | Body::Holders { .. }
             | Body::Waits { .. }
             | Body::Stats
+            | Body::Follow
             | Body::Lock { .. }
             | Body::Prepare { .. }
             | Body::Decide { .. }

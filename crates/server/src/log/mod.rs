@@ -123,7 +123,7 @@ fn way_out(known: &Path) -> String {
     format!(
         "Nothing was changed. Put the log's files back as they were, or restore the data directory \
          from a backup; a machine of a cluster can be filled again by the others (see 'When a disk \
-         is lost' in the guide for operators). A server that is alone goes on with what is left, and \
+         is lost' in docs/operating/disks.md). A server that is alone goes on with what is left, and \
          without those writes, when {} is removed",
         known.display()
     )

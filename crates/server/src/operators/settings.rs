@@ -99,6 +99,7 @@ pub const FIXED: &[Known] = &[
     same("requirepass", "", USERS),
     same("save", "", "a snapshot is written when the log is long enough for one"),
     same("timeout", "0", "idle connections are not closed"),
+    same("tracking-table-max-keys", "1000000", "a gateway remembers so many keys for caches"),
 ];
 
 /// All settings of Redis that are not in the configuration file, or are there under another name.

@@ -1,5 +1,6 @@
 //! Simulated clients, and what they do.
 
+pub(crate) mod cacher;
 pub(crate) mod client;
 pub(crate) mod errand;
 pub(crate) mod guest;

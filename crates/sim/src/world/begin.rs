@@ -1,7 +1,9 @@
 //! Beginning of a run: draws the parameters, starts machines and fills the accounts.
 
+use super::clients::cachers::CACHERS;
 use super::clients::holders::HOLDERS;
 use super::{CLUSTER_FAULTS_US, Event, FAULTS_US, Outcome, PATIENCE_US, Steps, World};
+use crate::clients::cacher::Cacher;
 use crate::clients::client::Client;
 use crate::clients::guest::Guest;
 use crate::clients::holder::Holder;
@@ -54,6 +56,7 @@ impl World {
                 .collect(),
             lines: BTreeMap::new(),
             holders: (0..swarm.holders).map(|id| Holder::new(seed, id, swarm.holding)).collect(),
+            cachers: (0..swarm.cachers).map(|id| Cacher::new(seed, id)).collect(),
             deviations_us: None,
             visits: Random::new(seed, "visits"),
             network: Random::new(seed, "network"),
@@ -115,6 +118,9 @@ impl World {
             self.at(self.now_us + holder, Event::Wake { client });
             // A client that waits for a lock then stops waiting.
             self.at(self.faults_end_us + 1, Event::Wake { client });
+        }
+        for cacher in 0..self.cachers.len() as u64 {
+            self.at(self.now_us + cacher, Event::Wake { client: CACHERS + cacher });
         }
         for client in 0..self.clients.len() as u64 {
             let at = self.now_us + self.network.between(0, 1000);

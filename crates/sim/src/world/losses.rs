@@ -1,8 +1,8 @@
 //! Loss of machines with their disks, and their replacement under new numbers.
 //!
-//! A machine that has forgotten its promises must not return under its number, as the guide
-//! demands. The guide also says what a cluster cannot survive, so a disk is lost only if every
-//! group that the machine may belong to can do without it.
+//! A machine that has forgotten its promises must not return under its number, as
+//! docs/operating/disks.md demands. That page also says what a cluster cannot survive, so a disk is
+//! lost only if every group that the machine may belong to can do without it.
 
 use super::{Event, World};
 use crate::machine::build::Build;

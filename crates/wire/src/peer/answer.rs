@@ -72,6 +72,7 @@ const SESSION: u8 = 6;
 const ENDING: u8 = 7;
 const UNDECIDED: u8 = 8;
 const WANTED: u8 = 9;
+const CHANGED: u8 = 10;
 
 fn kind(answer: &Answer) -> u8 {
     match answer {
@@ -313,6 +314,14 @@ fn put_notice(notice: &Notice, out: &mut Vec<u8>) {
             out.push(READY);
             put_word(key, out);
         }
+        Notice::Changed { shard, feed, number, keys } => {
+            out.push(CHANGED);
+            put_u16(shard.0, out);
+            put_u64(*feed, out);
+            put_u64(*number, out);
+            put_count(keys.len(), out);
+            keys.iter().for_each(|key| put_word(key, out));
+        }
         Notice::Session { shard, session, notice } => {
             out.push(SESSION);
             put_u16(shard.0, out);
@@ -352,6 +361,11 @@ fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, Corrupt> {
             Notice::Orphan { txn, participants: read_shards(reader)? }
         }
         READY => Notice::Ready { key: reader.word()?.into() },
+        CHANGED => {
+            let (shard, feed, number) = (ShardId(reader.u16()?), reader.u64()?, reader.u64()?);
+            let keys = (0..reader.count(4)?).map(|_| Ok(reader.word()?.into()));
+            Notice::Changed { shard, feed, number, keys: keys.collect::<Result<_, Corrupt>>()? }
+        }
         SESSION => {
             let (shard, session) = (ShardId(reader.u16()?), get_session(reader)?);
             Notice::Session { shard, session, notice: get_session_notice(reader)? }

@@ -55,6 +55,7 @@ const IN_DATABASE: u8 = 33;
 const FLUSH_DATABASE: u8 = 34;
 const RUN: u8 = 35;
 const END_TURN: u8 = 36;
+const FOLLOW: u8 = 37;
 /// Bytes of a run without a text and words.
 const RUN_BYTES_MIN: usize = 22;
 
@@ -88,6 +89,7 @@ fn kind(body: &Body) -> u8 {
         Body::Resolve(_) => RESOLVE,
         Body::Remember(_) => REMEMBER,
         Body::Stats => STATS,
+        Body::Follow => FOLLOW,
         Body::KeysInSlot { .. } => KEYS_IN_SLOT,
         Body::Transfer { .. } => TRANSFER,
         Body::Cut { .. } => CUT,
@@ -193,6 +195,7 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         | Body::EndTurn
         | Body::Count { .. }
         | Body::RandomKey { .. }
+        | Body::Follow
         | Body::Stats => {}
     }
 }
@@ -318,6 +321,7 @@ fn read_body_of_keys(kind: u8, database: u8, reader: &mut Reader<'_>) -> Result<
         RESOLVE => Body::Resolve(read_request(reader)?),
         REMEMBER => Body::Remember(Box::new(read_remembered(reader)?)),
         STATS => Body::Stats,
+        FOLLOW => Body::Follow,
         CUT => Body::Cut { cut: reader.u64()?, step: read_step(reader)? },
         TRANSFER => Body::Transfer { to: MachineId(reader.u16()?) },
         KEYS_IN_SLOT => {

@@ -111,7 +111,7 @@ fn wrong_rules_are_explained_and_change_nothing() {
         ("+nosuch", "unknown command"),
         ("+config|nosuch", "unknown command or subcommand"),
         ("-DEBUG", "'DEBUG' is not built in Claret"),
-        ("+client|tracking", "'CLIENT TRACKING' is not built in Claret"),
+        ("+script|debug", "'SCRIPT DEBUG' is not built in Claret"),
         ("+@nosuch", "unknown category"),
         ("%X~a", "a key rule is"),
         ("%R", "a key rule is"),

@@ -181,6 +181,7 @@ fn clients(sources: &Sources<'_>, out: &mut Lines) {
     out.put("connected_clients", sources.gateway.sessions);
     out.put("maxclients", CONNECTIONS_MAX);
     out.put("blocked_clients", sources.gateway.blocked);
+    out.put("tracking_clients", sources.gateway.tracking);
     out.put("pubsub_clients", sources.gateway.subscribers);
     out.put("interactive_transactions", sources.gateway.interactive);
 }

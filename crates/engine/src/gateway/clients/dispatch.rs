@@ -211,6 +211,11 @@ impl Gateway {
     ) -> bool {
         let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         let skip = session.replies == Replies::SkipNext;
+        let tracks = !plain && session.about.tracker.is_some();
+        if tracks {
+            self.parts.before_tracked(id, spec, args);
+        }
+        let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         let done = match &session.mode {
             SessionMode::Single if session.runs_program => self.session_command(id, spec, args),
             SessionMode::Single => match spec.handler {
@@ -246,6 +251,9 @@ impl Gateway {
         };
         if done && let Some(session) = self.parts.sessions.get_mut(id.0) {
             session.replied(skip);
+        }
+        if tracks && done {
+            self.parts.after_tracked(id, spec);
         }
         done
     }

@@ -11,6 +11,7 @@ use crate::gateway::pipelines::pipeline::Pipeline;
 use crate::gateway::routing::databases::Reach;
 use crate::gateway::scripts::queue::ScriptQueue;
 use crate::gateway::target::Target;
+use crate::gateway::tracking::Tracker;
 use crate::gateway::txn::admission::Admittance;
 use crate::gateway::txn::options::InteractiveTxn;
 use crate::gateway::txn::work::{Keep, ProgramStep};
@@ -96,6 +97,8 @@ pub(in crate::gateway) struct About {
     pub lib_ver: String,
     pub no_evict: bool,
     pub no_touch: bool,
+    /// Tracking of the keys that the client caches.
+    pub tracker: Option<Box<Tracker>>,
     /// Whether the client has sent `READONLY`.
     pub asks_replicas: bool,
     /// Authentication that waits for the rules of its user, or for its verdict.
@@ -248,6 +251,7 @@ impl Session {
             lib_ver: String::new(),
             no_evict: false,
             no_touch: false,
+            tracker: None,
             asks_replicas: false,
             attempt: None,
             changes_users: None,
@@ -323,6 +327,7 @@ impl Session {
             && self.replies == Replies::On
             && self.request.is_none()
             && !self.redirects
+            && self.about.tracker.is_none()
             && (self.subscribed.all() == 0 || self.protocol == 3)
             && self.user.as_ref().is_some_and(|user| user.everything());
     }

@@ -49,11 +49,12 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Authenticates the connection.", "[username] password", "O(1), deliberately slow");
     ("client", -2, QUEUED, Keys::None,
         "Describes and manages connections.",
-        "GETNAME | GETREDIR | ID | INFO | KILL <address | filter value [filter value ...]> | \
+        "CACHING <YES | NO> | GETNAME | GETREDIR | ID | INFO | KILL <address | filter value [filter value ...]> | \
          LIST [TYPE <NORMAL | PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | \
          ORDER <ON | OFF> | PAUSE milliseconds [WRITE | ALL] | REPLY <ON | OFF | SKIP> | \
          REQUEST name number | SETINFO <LIB-NAME name | LIB-VER version> | SETNAME name | \
-         TRACKINGINFO | UNBLOCK id [TIMEOUT | ERROR] | UNPAUSE",
+         TRACKING <ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] \
+         [OPTOUT] [NOLOOP] | TRACKINGINFO | UNBLOCK id [TIMEOUT | ERROR] | UNPAUSE",
         "O(1); LIST and KILL O(n) in connections");
     ("echo", 2, FAST, Keys::None, "Returns its argument.", "message", "O(1)");
     ("hello", -1, OPENING.and(ALONE), Keys::None,

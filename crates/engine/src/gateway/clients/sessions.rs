@@ -364,6 +364,16 @@ impl Session {
 
 /// Sends the replies that no other reply precedes.
 fn flush(core: &mut Core, id: SessionId, session: &mut Session) {
+    send_known(core, id, session);
+    if !session.plain
+        && let Some(tracker) = &session.about.tracker
+        && tracker.is_due(session.base)
+    {
+        core.cached.push(id);
+    }
+}
+
+fn send_known(core: &mut Core, id: SessionId, session: &mut Session) {
     while let Some(slot) = session.queue.front() {
         if !matches!(slot.state, SlotState::Done(_)) {
             return;

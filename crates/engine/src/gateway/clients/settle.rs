@@ -7,7 +7,7 @@ use crate::gateway::Gateway;
 use crate::gateway::admin::inquiry::Combine;
 use crate::gateway::api::SessionId;
 use crate::gateway::parts::Parts;
-use crate::gateway::target::{LOGIN, LOOK, NOWHERE, TYPES, Target, USERS};
+use crate::gateway::target::{CACHE, LOGIN, LOOK, NOWHERE, TYPES, Target, USERS};
 use crate::gateway::txn::transaction::repeated::keep_replies;
 use crate::gateway::txn::work::Finish;
 use adt::Reply;
@@ -38,9 +38,13 @@ impl Gateway {
                         self.users.looked(&mut self.parts, &self.pubsub, reply);
                     }
                     USERS => self.users.changed(&mut self.parts, target, reply),
+                    CACHE => self.parts.redirection_known(target.session, &reply),
                     _ if target == TYPES => self.parts.types_read(&reply),
                     _ => self.parts.finish(target, reply),
                 }
+            }
+            while let Some(id) = self.parts.core.cached.pop() {
+                self.parts.tell_again(id);
             }
             while let Some((target, finish, items)) = self.parts.core.partial.pop_front() {
                 self.parts.complete_with(target, &finish, items);
@@ -56,6 +60,7 @@ impl Gateway {
                 || !self.parts.core.replies.is_empty()
                 || !self.parts.core.partial.is_empty()
                 || !self.parts.core.afterwards.is_empty()
+                || !self.parts.core.cached.is_empty()
                 || self.parts.near_locks.have_effects()
                 || self.parts.transactions.have_effects()
                 || !self.parts.questions.is_empty()
@@ -92,7 +97,7 @@ impl Parts {
     /// Puts a reply into its place.
     pub(in crate::gateway) fn finish(&mut self, target: Target, reply: Reply) {
         // Those are for the users, whom the gateway has.
-        if matches!(target.item, LOGIN | USERS) || target == TYPES {
+        if matches!(target.item, CACHE | LOGIN | USERS) || target == TYPES {
             return self.core.finish(target, reply);
         }
         match self.sessions.finish(&mut self.core, target, reply) {

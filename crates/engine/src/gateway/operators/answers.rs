@@ -42,6 +42,12 @@ impl Parts {
                 }
                 Knowledge::Count(0)
             }
+            LocalQuestion::HasClient(client) => {
+                Knowledge::Count(i64::from(self.client(*client).is_some()))
+            }
+            LocalQuestion::Invalidate { client, names } => {
+                Knowledge::Count(i64::from(self.invalidate(*client, names.as_deref())))
+            }
             LocalQuestion::Monitored(lines) => {
                 lines.iter().for_each(|line| self.monitored(line));
                 Knowledge::Count(0)

@@ -42,6 +42,16 @@ pub enum LocalQuestion {
         /// Whether it has.
         on: bool,
     },
+    /// Whether the gateway has a client with this number. Answer: [`crate::gateway::Knowledge::Count`].
+    HasClient(u64),
+    /// Tell a client that keys have changed which another one has read. Answer:
+    /// [`crate::gateway::Knowledge::Count`], 1 if it is there.
+    Invalidate {
+        /// Number of the client.
+        client: u64,
+        /// The keys, or none for all.
+        names: Option<Vec<Blob>>,
+    },
     /// Lines about commands, for the connections that monitor. Answer:
     /// [`crate::gateway::Knowledge::Count`].
     Monitored(Vec<Blob>),

@@ -60,6 +60,9 @@ impl Parts {
             self.transactions.shard_split(&mut self.core, parent);
             self.blocked.move_from(&mut self.core, parent);
         }
+        // The new shards are not followed yet.
+        self.drop_all();
+        self.follow_now();
     }
 
     /// Sends held requests for a shard that was split to the shards that they concern now.
@@ -256,6 +259,7 @@ fn destination(core: &Core, here: ShardId, body: &Body) -> Destination {
         | Body::RandomKey { .. }
         | Body::EndStream { .. }
         | Body::Stats
+        | Body::Follow
         | Body::Remember(_)
         | Body::Transfer { .. }
         | Body::Coordinate(_)

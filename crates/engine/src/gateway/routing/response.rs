@@ -164,6 +164,7 @@ impl Parts {
                 let effect = self.blocked.wait_ended(&mut self.core, token, job, answer);
                 self.wait_goes_on(effect);
             }
+            Pending::Follow { shard } => self.followed(shard, &answer),
             Pending::Remembered => {}
         }
     }
@@ -251,6 +252,7 @@ impl Parts {
                     | Pending::Ending { .. }
                     | Pending::Joint { .. }
                     | Pending::SplitDone
+                    | Pending::Follow { .. }
                     | Pending::Remembered,
                 )
                 | None => {}
@@ -270,6 +272,9 @@ impl Parts {
             }
             Notice::Undecided { session, id, shards } => {
                 self.coordination.settle_multi(&mut self.core, (session, id), shards);
+            }
+            Notice::Changed { shard, feed, number, keys } => {
+                self.keys_changed(shard, (feed, number), &keys);
             }
             Notice::Ready { key } => {
                 if let Some(Pending::Wait { job }) = self.core.mail.pending.get(token) {

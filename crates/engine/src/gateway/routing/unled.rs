@@ -32,6 +32,7 @@ fn waits_on(pending: &Pending) -> bool {
             | Pending::Ending { .. }
             | Pending::Joint { .. }
             | Pending::SplitDone
+            | Pending::Follow { .. }
             | Pending::Remembered
     )
 }
@@ -192,6 +193,7 @@ impl Parts {
             | Pending::Ending { .. }
             | Pending::Joint { .. }
             | Pending::SplitDone
+            | Pending::Follow { .. }
             | Pending::Remembered => {}
         }
         if let Some(session) = behind {

@@ -55,6 +55,7 @@ impl Parts {
                 | Pending::Ending { .. }
                 | Pending::Joint { .. }
                 | Pending::SplitDone
+                | Pending::Follow { .. }
                 | Pending::Remembered,
                 _,
             ) => Answer::Unknown,

@@ -209,6 +209,7 @@ impl Desk {
             | Body::Remember(_)
             | Body::EndStream { .. }
             | Body::Stats
+            | Body::Follow
             | Body::Transfer { .. }
             | Body::KeysInSlot { .. }
             | Body::Coordinate(_)
@@ -340,9 +341,8 @@ impl Desk {
 
     /// Lets requests that wait for changes of records know which have changed.
     pub(in crate::shard) fn wake_blocked(&mut self, now: Now) {
-        for key in self.core.ahead.take_changed() {
-            self.waits.changed(&mut self.core, now, &key);
-        }
+        let changed = self.core.ahead.take_changed();
+        self.waits.all_changed(&mut self.core, now, changed);
         self.look_at_turns(now);
     }
 

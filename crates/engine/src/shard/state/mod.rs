@@ -279,10 +279,12 @@ impl State {
                 (&mut room, &mut *ahead),
             ));
         }
-        // A request that still waits has no outcome that would have to be remembered.
+        // A request that still waits, or is to be called again, has no outcome that would have to be
+        // remembered.
         let waits =
             || matches!((&apply.ops[..], &replies[..]), ([(_, op)], [Reply::Nil]) if op.waits());
-        if let Some(request) = apply.request.as_ref().filter(|_| !waits()) {
+        let again = || !replies.is_empty() && replies.iter().all(Reply::asks_again);
+        if let Some(request) = apply.request.as_ref().filter(|_| !waits() && !again()) {
             self.requests.remember(request.clone(), ctx.ts, replies.to_vec());
         }
         replies

@@ -65,6 +65,7 @@ fn concerns(body: &Body, tags: &TagRules, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::Remember(_)
         | Body::EndStream { .. }
         | Body::Stats
+        | Body::Follow
         | Body::Transfer { .. }
         | Body::KeysInSlot { .. }
         | Body::Coordinate(_)

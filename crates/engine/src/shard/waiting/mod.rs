@@ -9,6 +9,7 @@
 
 pub(in crate::shard) mod blocked;
 mod deadlocks;
+mod followers;
 mod newcomers;
 mod observers;
 pub(in crate::shard) mod room;
@@ -21,6 +22,7 @@ use crate::now::Now;
 use crate::shard::core::ShardCore;
 use adt::Blob;
 use blocked::Blocked;
+use followers::Followers;
 use newcomers::Newcomers;
 use observers::Observers;
 use room::WaitingRoom;
@@ -35,6 +37,8 @@ pub(in crate::shard) struct Waits {
     pub turns: TurnQueues,
     /// `ELECTION.OBSERVE`. Woken by every change of the record.
     pub observers: Observers,
+    /// Gateways whose clients cache what they have read. Told of every change of a record.
+    pub followers: Followers,
     /// Transactions and units. Woken when units of an earlier leader have their places.
     pub newcomers: Newcomers,
 }
@@ -50,13 +54,17 @@ impl Waits {
         self.turns.tick(core, now);
         self.observers.tick(core, now);
         self.blocked.tick(core, now);
+        self.followers.tick(now);
     }
 
     /// Lets the state report changes of records as long as a request waits for one. Called as soon as a wait
     /// begins, because units of pipelines may be carried out in the same call of the shard.
     #[inline]
     pub fn report_changes(&self, core: &mut ShardCore) {
-        let none = self.blocked.is_empty() && self.turns.is_empty() && self.observers.is_empty();
+        let none = self.blocked.is_empty()
+            && self.turns.is_empty()
+            && self.observers.is_empty()
+            && self.followers.is_empty();
         core.ahead.report_changes(!none);
     }
 
@@ -65,6 +73,12 @@ impl Waits {
         self.turns.may_come(key);
         self.observers.show(core, now, key);
         self.blocked.changed(core, now, key);
+    }
+
+    /// Lets all requests know that records have changed.
+    pub fn all_changed(&mut self, core: &mut ShardCore, now: Now, keys: Vec<Blob>) {
+        keys.iter().for_each(|key| self.changed(core, now, key));
+        self.followers.tell(core, keys);
     }
 
     /// Ends the wait of a client that has left.

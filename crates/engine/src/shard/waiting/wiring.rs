@@ -54,23 +54,26 @@ impl Desk {
             scripts: _,
             lead_is_certain: _,
         } = self;
-        let Waits { blocked, turns, observers, newcomers } = waits;
+        let Waits { blocked, turns, observers, followers, newcomers } = waits;
         visit(locking, core);
         let mut delayed = std::mem::take(&mut core.delayed);
         visit(&mut delayed, core);
         core.delayed = delayed;
         visit(&mut locking.whole, core);
-        let rooms: [&mut dyn WaitingRoom; 7] =
-            [turns, observers, blocked, newcomers, cuts, streams, service];
+        let rooms: [&mut dyn WaitingRoom; 8] =
+            [turns, observers, followers, blocked, newcomers, cuts, streams, service];
         rooms.into_iter().for_each(|room| visit(room, core));
     }
 
     /// Every place where requests wait, to look at.
-    pub(in crate::shard) fn rooms(&self) -> [&dyn WaitingRoom; 10] {
+    pub(in crate::shard) fn rooms(&self) -> [&dyn WaitingRoom; 11] {
         let Self { core, locking, waits, cuts, streams, service, .. } = self;
-        let Waits { blocked, turns, observers, newcomers } = waits;
+        let Waits { blocked, turns, observers, followers, newcomers } = waits;
         let (delayed, whole) = (&core.delayed, &locking.whole);
-        [locking, delayed, whole, turns, observers, blocked, newcomers, cuts, streams, service]
+        [
+            locking, delayed, whole, turns, observers, followers, blocked, newcomers, cuts,
+            streams, service,
+        ]
     }
 
     /// Whether successors may be told of a release before it is durable: no other machine can lead the shard,

@@ -3,7 +3,7 @@
 use crate::clients::holder::Holder;
 use crate::machine::Machine;
 use crate::world::World;
-use adt::{ArgBuf, Blob, Ctx, Reply, record};
+use adt::{ArgBuf, Blob, Ctx, Record, Reply, record};
 use check::locks::{History, Place};
 
 /// First number of these clients' connections, after those of others.
@@ -72,15 +72,20 @@ impl World {
         self.outcome.locks = Some(history);
     }
 
+    /// Record under a key on some machine.
+    pub(in crate::world) fn found(&self, key: &Blob) -> Option<&Record> {
+        let present = self.machines.iter().filter(|machine: &&Machine| !machine.is_retired);
+        let replicas = present.flat_map(|machine| &machine.workers);
+        let mut states = replicas.flat_map(|worker| worker.node().replicas());
+        states.find_map(|replica| replica.shard().state().get(key))
+    }
+
     /// Result of a read command on some machine: when all agree, any machine will do.
     fn read_any(&self, words: &[&str]) -> Vec<String> {
         let Ok((key, op)) = record::decode(&ArgBuf::of(words.iter().copied()).args()) else {
             return Vec::new();
         };
-        let present = self.machines.iter().filter(|machine: &&Machine| !machine.is_retired);
-        let replicas = present.flat_map(|machine| &machine.workers);
-        let states = replicas.flat_map(|worker| worker.node().replicas());
-        let found = states.filter_map(|replica| replica.shard().state().get(&key)).next();
+        let found = self.found(&key);
         let text = |bytes: &Blob| String::from_utf8_lossy(bytes).into_owned();
         match record::query(found, &op, &Ctx::default()) {
             Reply::Bulk(bytes) => vec![text(&bytes)],

@@ -1,5 +1,6 @@
 //! Clients and their connections.
 
+pub(in crate::world) mod cachers;
 pub(in crate::world) mod guests;
 pub(in crate::world) mod holders;
 
@@ -9,6 +10,7 @@ use crate::clients::client::{Action, Client};
 use crate::machine::Machine;
 use crate::machine::server::Input;
 use adt::Reply;
+use cachers::CACHERS;
 use holders::HOLDERS;
 
 /// Upper bound on the time until a server notices that a client is gone.
@@ -77,6 +79,8 @@ impl World {
         let now_us = self.now_us;
         if let Some(holder) = self.holder(client) {
             holder.disconnected();
+        } else if let Some(cacher) = self.cacher(client) {
+            cacher.disconnected();
         } else if let Some(found) = self.clients.get_mut(client as usize) {
             found.disconnected(now_us);
         }
@@ -113,13 +117,21 @@ impl World {
         stuck
     }
 
+    /// Whether some machine runs.
+    fn any_is_up(&self) -> bool {
+        self.machines.iter().any(Machine::is_up)
+    }
+
     pub(super) fn wake_client(&mut self, client: u64) {
+        if self.cacher(client).is_some() {
+            return self.cacher_goes_on(client);
+        }
         let over = self.ending || self.now_us > self.faults_end_us;
         let busy = self.has_begun(client);
         if over && !busy {
             return;
         }
-        if !self.machines.iter().any(Machine::is_up) {
+        if !self.any_is_up() {
             let time = self.now_us + 5_000;
             return self.at(time, Event::Wake { client });
         }
@@ -160,6 +172,10 @@ impl World {
     pub(super) fn deliver_reply(&mut self, client: u64, reply: Reply) -> Result<(), String> {
         if client == KEEPER {
             return self.keeper_reply(reply);
+        }
+        if client >= CACHERS {
+            self.tell_cacher(client, reply);
+            return Ok(());
         }
         if client >= HOLDERS {
             self.tell_holder(client, &reply);
@@ -220,8 +236,8 @@ impl World {
             self.connections.iter().map(|(client, c)| (*client, *c)).collect();
         for (client, _) in all.iter().filter(here) {
             self.connections.remove(client);
-            let holds = self.holder(*client).is_some();
-            if holds || (*client as usize) < self.clients.len() {
+            let other = self.holder(*client).is_some() || self.cacher(*client).is_some();
+            if other || (*client as usize) < self.clients.len() {
                 self.lose_connection(*client);
                 let time = self.now_us + self.network.between(1000, 20_000);
                 self.at(time, Event::Wake { client: *client });

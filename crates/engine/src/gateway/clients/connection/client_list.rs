@@ -45,6 +45,10 @@ pub struct ClientLine {
     pub user: String,
     /// RESP version.
     pub protocol: u8,
+    /// Client that the messages for its cache are redirected to, 0 for none; `None` without a cache.
+    pub redirection: Option<u64>,
+    /// Whether that client is gone, and whether prefixes are tracked.
+    pub tracking: (bool, bool),
     /// Name of the client's library, as the client reports it.
     pub lib_name: String,
     /// Version of that library.
@@ -75,6 +79,9 @@ impl ClientLine {
             ('x', self.queued.is_some()),
             ('T', self.in_transaction),
             ('b', self.blocked),
+            ('t', self.redirection.is_some()),
+            ('R', self.tracking.0),
+            ('B', self.tracking.1),
         ];
         let set: String = flags.iter().filter(|f| f.1).map(|f| f.0).collect();
         if set.is_empty() { "N".to_owned() } else { set }
@@ -96,7 +103,9 @@ impl fmt::Display for ClientLine {
         let held = self.transaction_bytes + self.output_bytes;
         write!(f, "oll={list} omem={} tot-mem={held} events=r ", self.output_bytes)?;
         let command = if self.command.is_empty() { "NULL" } else { &self.command };
-        write!(f, "cmd={command} user={} redir=-1 resp={} ", self.user, self.protocol)?;
+        write!(f, "cmd={command} user={} ", self.user)?;
+        let redirection = self.redirection.map_or(-1, |client| client as i64);
+        write!(f, "redir={redirection} resp={} ", self.protocol)?;
         write!(f, "lib-name={} lib-ver={}", self.lib_name, self.lib_ver)
     }
 }

@@ -12,6 +12,7 @@ use crate::gateway::command_docs::{unknown_subcommand, wrong_words};
 use crate::gateway::core::Core;
 use crate::gateway::operators::commands;
 use crate::gateway::operators::questions::LocalQuestion;
+use crate::gateway::tracking;
 use crate::ids::RequestId;
 use crate::limits::REQUEST_CLIENT_BYTES_MAX;
 use crate::now::Now;
@@ -62,6 +63,15 @@ fn others(view: &View<'_>, args: &Args<'_>, word: &[u8]) -> CommandEffect {
 /// Subcommands that concern the connection itself.
 fn itself(view: View<'_>, args: &Args<'_>, word: &[u8]) -> CommandEffect {
     let View { core, session, .. } = view;
+    let reply = match (word, args.len()) {
+        (b"getredir", 2) => Some(tracking::told_redirection(session)),
+        (b"trackinginfo", 2) => Some(tracking::told(session)),
+        (b"caching", _) => Some(tracking::caching(session, args)),
+        _ => None,
+    };
+    if let Some(reply) = reply {
+        return reply.into();
+    }
     let about = &mut session.about;
     let reply = match (word, args.len()) {
         (b"id", 2) => Reply::Int(about.client as i64),
@@ -93,9 +103,6 @@ fn itself(view: View<'_>, args: &Args<'_>, word: &[u8]) -> CommandEffect {
                 Err(error) => error.into(),
             }
         }
-        // There is no tracking.
-        (b"getredir", 2) => Reply::Int(-1),
-        (b"trackinginfo", 2) => tracking_info(),
         (b"no-evict", 3) => switch(args, &mut about.no_evict),
         (b"no-touch", 3) => switch(args, &mut about.no_touch),
         (b"id" | b"getname" | b"info" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
@@ -104,16 +111,6 @@ fn itself(view: View<'_>, args: &Args<'_>, word: &[u8]) -> CommandEffect {
         _ => unknown_subcommand(args).into(),
     };
     reply.into()
-}
-
-/// Reply of `CLIENT TRACKINGINFO`, which is that of Redis for a client that has not switched tracking on.
-fn tracking_info() -> Reply {
-    let named = |name: &str, value| (Reply::bulk(name), value);
-    Reply::Map(vec![
-        named("flags", Reply::Set(vec![Reply::bulk("off")])),
-        named("redirect", Reply::Int(-1)),
-        named("prefixes", Reply::Array(Vec::new())),
-    ])
 }
 
 /// `CLIENT REPLY ON | OFF | SKIP`.
@@ -255,6 +252,10 @@ pub(in crate::gateway) fn line(session: &Session, now: Now) -> ClientLine {
         command: session.command.to_owned(),
         user: session.user.as_ref().map_or(String::new(), |user| user.name().to_owned()),
         protocol: session.protocol,
+        redirection: tracking::redirection(session),
+        tracking: about.tracker.as_ref().map_or((false, false), |tracker| {
+            (tracker.broken, matches!(tracker.scope, tracking::Scope::Prefixes(_)))
+        }),
         lib_name: about.lib_name.clone(),
         lib_ver: about.lib_ver.clone(),
     }

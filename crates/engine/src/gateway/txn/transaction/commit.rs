@@ -86,6 +86,13 @@ impl Txn {
             return self.commit_loosely(cx);
         }
         self.stage = Stage::Upgrading;
+        let again =
+            |outcome: &Outcome| matches!(outcome, Outcome::Fixed(reply) if reply.asks_again());
+        let outcomes = &self.work.outcomes;
+        if self.work.ops.is_empty() && !outcomes.is_empty() && outcomes.iter().all(again) {
+            // A shard would answer the same to every repetition.
+            self.request = None;
+        }
         let locks = !self.touched.is_empty() || !self.leases.is_empty();
         self.looked.get_or_insert(locks);
         let asks = self.asks.is_some();

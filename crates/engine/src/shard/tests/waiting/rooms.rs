@@ -11,12 +11,13 @@ use crate::shard::tests::service::{coordination, joints};
 use adt::Whole;
 
 /// Places where requests wait, in the order of [`Desk::each_room`].
-const ROOMS: [&str; 10] = [
+const ROOMS: [&str; 11] = [
     "locks",
     "delayed",
     "whole",
     "turns",
     "observers",
+    "followers",
     "blocked",
     "newcomers",
     "cuts",
@@ -49,7 +50,7 @@ struct Case {
 fn waits(name: &'static str, room: &'static str, waits: fn() -> (Story, u64)) -> Case {
     let ends = match name {
         "lock" | "prepare" => Ends::Refused,
-        "block" => Ends::Silent,
+        "block" | "follow" => Ends::Silent,
         _ => Ends::NotTaken,
     };
     Case { name, room: Some(room), ends, waits }
@@ -201,6 +202,14 @@ fn cases() -> Vec<Case> {
         waits("flush", "cuts", || while_it_stands_still(Body::Flush { database: None })),
         not_counted("freeze", Ends::Error, || {
             behind_a_prepared_one(Body::Cut { cut: 9, step: CutStep::Freeze })
+        }),
+        waits("follow", "followers", || {
+            let mut story = Story::new();
+            let token = story.ask(Body::Follow);
+            story.sync();
+            // It is answered at once, and told of changes from then on.
+            assert_eq!(answers_to(&mut story, token).len(), 1);
+            (story, token)
         }),
         waits("unit", "units", || {
             let mut story = ordered();

@@ -1,0 +1,130 @@
+//! The changes of all shards, as one gateway follows them.
+
+use crate::gateway::core::Core;
+use crate::gateway::mail::Pending;
+use crate::ids::ShardId;
+use crate::limits::SILENT_US_MAX;
+use crate::message::{Answer, Body};
+use adt::Reply;
+
+/// Changes of one shard.
+#[derive(Clone, Debug, Default)]
+struct Feed {
+    /// Number of the feed, if it is followed without a gap.
+    number: Option<u64>,
+    /// Number of the last notice.
+    heard: u64,
+    /// When the last answered request was sent: all changes before are known. Monotonic, in microseconds.
+    known_us: u64,
+    /// When the request was sent that has no answer yet.
+    asked_us: Option<u64>,
+}
+
+/// Changes of all shards.
+#[derive(Clone, Debug, Default)]
+pub struct Feeds(Vec<Feed>);
+
+impl Feeds {
+    /// Asks the shards that have answered.
+    pub fn ask(&mut self, core: &mut Core) {
+        self.0.resize_with(usize::from(core.mail.routes.shards()), Feed::default);
+        for (shard, feed) in self.0.iter_mut().enumerate() {
+            if feed.asked_us.is_none() {
+                feed.asked_us = Some(core.now.mono_us);
+                let shard = ShardId(shard as u16);
+                core.mail.ask(shard, Pending::Follow { shard }, Body::Follow);
+            }
+        }
+    }
+
+    /// Takes the answer of a shard. Whether changes may have been missed.
+    pub fn answered(&mut self, shard: ShardId, answer: &Answer) -> bool {
+        let Some(feed) = self.0.get_mut(usize::from(shard.0)) else { return false };
+        let Some(asked_us) = feed.asked_us.take() else { return false };
+        let Answer::Reply(Reply::Array(numbers)) = answer else { return false };
+        let [Reply::Int(number), Reply::Int(told)] = numbers[..] else { return false };
+        let (number, told) = (number as u64, told as u64);
+        feed.known_us = asked_us;
+        let goes_on = feed.number == Some(number) && feed.heard >= told;
+        if !goes_on {
+            (feed.number, feed.heard) = (Some(number), told);
+        }
+        !goes_on
+    }
+
+    /// Takes the numbers of a notice. Whether changes before it may have been missed.
+    pub fn heard(&mut self, shard: ShardId, feed: u64, number: u64) -> bool {
+        let Some(own) = self.0.get_mut(usize::from(shard.0)) else { return false };
+        if own.number != Some(feed) {
+            // Of an earlier leader, or behind a gap that is known.
+            return false;
+        }
+        let gap = number != own.heard + 1;
+        own.heard = own.heard.max(number);
+        gap
+    }
+
+    /// Whether all shards are followed without a gap.
+    pub fn are_live(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|feed| feed.number.is_some())
+    }
+
+    /// Ends the feeds of shards that have been silent for long. Whether there is one.
+    pub fn end_silent(&mut self, now_us: u64) -> bool {
+        let mut any = false;
+        for feed in &mut self.0 {
+            if feed.number.is_some() && now_us.saturating_sub(feed.known_us) > SILENT_US_MAX {
+                feed.number = None;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Ends all feeds: nothing depends on them.
+    pub fn end_all(&mut self) {
+        self.0.iter_mut().for_each(|feed| feed.number = None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(feed: i64, told: i64) -> Answer {
+        Answer::Reply(Reply::Array(vec![Reply::Int(feed), Reply::Int(told)]))
+    }
+
+    /// Feeds of one shard that was asked at this time.
+    fn asked(feeds: &mut Feeds, at_us: u64) -> &mut Feeds {
+        feeds.0.resize_with(1, Feed::default);
+        feeds.0[0].asked_us = Some(at_us);
+        feeds
+    }
+
+    #[test]
+    fn a_feed_goes_on_until_a_notice_or_an_answer_is_missing() {
+        let (mut feeds, shard) = (Feeds::default(), ShardId(0));
+        assert!(asked(&mut feeds, 0).answered(shard, &answer(7, 0)), "it has just begun");
+        assert!(feeds.are_live());
+        assert!(!feeds.heard(shard, 7, 1) && !feeds.heard(shard, 7, 2));
+        assert!(!asked(&mut feeds, 1).answered(shard, &answer(7, 1)), "a late answer");
+        assert!(feeds.heard(shard, 7, 4), "the third is missing");
+        assert!(!feeds.heard(shard, 7, 5));
+        assert!(asked(&mut feeds, 2).answered(shard, &answer(7, 6)), "the sixth is missing");
+        assert!(!feeds.heard(shard, 7, 7) && !feeds.heard(shard, 6, 1), "of another feed");
+        assert!(asked(&mut feeds, 3).answered(shard, &answer(8, 0)), "of another leader");
+        assert!(!feeds.heard(shard, 8, 1));
+    }
+
+    #[test]
+    fn a_silent_shard_ends_its_feed() {
+        let (mut feeds, shard) = (Feeds::default(), ShardId(0));
+        asked(&mut feeds, 1_000).answered(shard, &answer(7, 0));
+        assert!(!feeds.end_silent(1_000 + SILENT_US_MAX) && feeds.are_live());
+        assert!(feeds.end_silent(1_001 + SILENT_US_MAX) && !feeds.are_live());
+        assert!(!feeds.end_silent(u64::MAX), "once");
+        assert!(!asked(&mut feeds, 9).answered(shard, &Answer::Unknown), "no answer");
+        assert!(asked(&mut feeds, 9).answered(shard, &answer(7, 0)) && feeds.are_live());
+    }
+}

@@ -1,0 +1,303 @@
+//! Caches of clients (`CLIENT TRACKING`): a client that keeps what it has read is told when it has changed.
+//!
+//! The gateway of a client remembers which keys it has read, before it sends the read, and follows the
+//! changes of all shards (`feeds.rs`). So a change that comes after the read was carried out is told in any
+//! case, and no shard keeps anything for a single client. When it may have missed changes, because a shard
+//! has another leader or is silent, its clients are told to drop all that they hold.
+
+mod commands;
+mod feeds;
+mod wiring;
+
+pub(in crate::gateway) use commands::{caching, redirection, told, told_redirection};
+
+use super::api::SessionId;
+use super::clients::session::Session;
+use super::clients::sessions::Sessions;
+use super::target::Target;
+use crate::limits::TRACKED_KEYS_MAX;
+use adt::collections::Map;
+use adt::command::database::{database_of, shown};
+use adt::{Blob, Reply};
+use feeds::Feeds;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most notices that a client is to get again behind its replies; one that drops all stands for more.
+const AGAIN_MAX: usize = 1_000;
+
+/// What a client wants to be told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum Scope {
+    /// Keys that it has read.
+    Reads,
+    /// Keys that it has read behind `CLIENT CACHING YES`.
+    OptIn,
+    /// Keys that it has read, but not behind `CLIENT CACHING NO`.
+    OptOut,
+    /// All keys with one of these prefixes.
+    Prefixes(BTreeSet<Blob>),
+}
+
+/// Tracking of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::gateway) struct Tracker {
+    pub scope: Scope,
+    /// Client that is told in its place.
+    pub redirect: Option<u64>,
+    /// Whether that client is gone.
+    pub broken: bool,
+    /// Whether the client does not want to be told of its own writes. It is told all the same.
+    pub no_loop: bool,
+    /// `CLIENT CACHING` for the next command or transaction.
+    pub caching: Option<bool>,
+    /// Keys that the commands queued since `MULTI` read.
+    queued: Vec<Blob>,
+    /// Keys that the interactive transaction has read: it may have seen writes that are never committed.
+    seen: Vec<Blob>,
+    /// Keys, or all, that have changed while the reply with this number was on its way.
+    again: Vec<(u64, Option<Blob>)>,
+}
+
+impl Tracker {
+    /// Whether reads are tracked now.
+    fn wants_reads(&self) -> bool {
+        match self.scope {
+            Scope::Reads => true,
+            Scope::OptIn => self.caching == Some(true),
+            Scope::OptOut => self.caching != Some(false),
+            Scope::Prefixes(_) => false,
+        }
+    }
+
+    /// Whether a notice is to be repeated now that the replies before number `base` are sent.
+    pub fn is_due(&self, base: u64) -> bool {
+        self.again.iter().any(|(seq, _)| *seq < base)
+    }
+
+    /// Notes a change of a key, or of all, that is to be told again behind a reply.
+    fn tell_again(&mut self, seq: u64, key: Option<&Blob>) {
+        if self.again.iter().any(|(at, again)| *at == seq && again.as_ref() == key) {
+            return;
+        }
+        if self.again.len() >= AGAIN_MAX {
+            let last = self.again.iter().map(|(at, _)| *at).max();
+            self.again.clear();
+            self.again.push((last.unwrap_or(seq).max(seq), None));
+        } else {
+            self.again.push((seq, key.cloned()));
+        }
+    }
+
+    /// Takes what is to be told again now; none in it stands for all keys.
+    fn take_again(&mut self, base: u64) -> Vec<Option<Blob>> {
+        let (due, later) =
+            std::mem::take(&mut self.again).into_iter().partition(|(at, _)| *at < base);
+        self.again = later;
+        let due: Vec<(u64, Option<Blob>)> = due;
+        due.into_iter().map(|(_, key)| key).collect()
+    }
+}
+
+/// Session that has read a key, with the number of the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reader {
+    session: SessionId,
+    seq: u64,
+}
+
+/// Keys that clients of the gateway hold in their caches, and the changes that it hears of.
+#[derive(Debug, Default)]
+pub(in crate::gateway) struct Tracking {
+    readers: Map<Blob, SmallVec<[Reader; 1]>>,
+    prefixes: BTreeMap<Blob, BTreeSet<SessionId>>,
+    /// Sessions with a tracker.
+    sessions: BTreeSet<SessionId>,
+    feeds: Feeds,
+    /// Whether a timer looks at the feeds.
+    timed: bool,
+    /// Sessions by the number of their client, to which others are redirected.
+    redirected: BTreeMap<u64, SessionId>,
+    /// Trackers that are not in effect before all shards are followed, with the target of the reply.
+    starting: Vec<Target>,
+    /// Trackers whose redirection is looked up.
+    asked: BTreeMap<SessionId, (Tracker, Target)>,
+}
+
+impl Tracking {
+    /// Number of sessions that track.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Number of keys that are remembered.
+    pub fn keys(&self) -> usize {
+        self.readers.len()
+    }
+
+    /// Number of prefixes.
+    pub fn prefixes(&self) -> usize {
+        self.prefixes.len()
+    }
+
+    /// Gives a session a tracker.
+    fn set(&mut self, id: SessionId, session: &mut Session, tracker: Tracker) {
+        let old = session.about.tracker.take();
+        let kept = old.map_or_else(Vec::new, |old| {
+            self.forget_prefixes(id, &old);
+            old.again
+        });
+        if let Scope::Prefixes(prefixes) = &tracker.scope {
+            for prefix in prefixes {
+                self.prefixes.entry(prefix.clone()).or_default().insert(id);
+            }
+        }
+        session.about.tracker = Some(Box::new(Tracker { again: kept, ..tracker }));
+        session.refresh();
+        self.sessions.insert(id);
+    }
+
+    /// Ends the tracking of a session.
+    pub fn end(&mut self, id: SessionId, session: &mut Session) {
+        self.asked.remove(&id);
+        let Some(tracker) = session.about.tracker.take() else { return };
+        session.refresh();
+        self.forget_prefixes(id, &tracker);
+        self.sessions.remove(&id);
+        if self.sessions.is_empty() {
+            self.readers = Map::default();
+            self.redirected.clear();
+        }
+    }
+
+    fn forget_prefixes(&mut self, id: SessionId, tracker: &Tracker) {
+        let Scope::Prefixes(prefixes) = &tracker.scope else { return };
+        for prefix in prefixes {
+            if let Some(sessions) = self.prefixes.get_mut(prefix) {
+                sessions.remove(&id);
+                if sessions.is_empty() {
+                    self.prefixes.remove(prefix);
+                }
+            }
+        }
+    }
+
+    /// Notes that a session is about to read a key. Returns a key that is forgotten for it, with its readers,
+    /// if there are too many.
+    fn reads(&mut self, key: Blob, reader: Reader) -> Option<(Blob, SmallVec<[Reader; 1]>)> {
+        let full = self.readers.len() >= TRACKED_KEYS_MAX && !self.readers.contains_key(&key);
+        let forgotten = if full { self.readers.swap_remove_index(0) } else { None };
+        let readers = self.readers.entry(key).or_default();
+        match readers.iter_mut().find(|known| known.session == reader.session) {
+            Some(known) => known.seq = reader.seq,
+            None => readers.push(reader),
+        }
+        forgotten
+    }
+
+    /// Finds the sessions that are to be told that a key has changed, and forgets that they have read it.
+    fn changed(&mut self, sessions: &mut Sessions, key: &Blob, told: &mut Told) {
+        if database_of(key).is_none() {
+            return;
+        }
+        let name = shown(key);
+        if let Some(readers) = self.readers.get_mut(key) {
+            readers.retain(|reader| told.reader(sessions, *reader, &name));
+            if readers.is_empty() {
+                self.readers.swap_remove(key);
+            }
+        }
+        for (prefix, ids) in &self.prefixes {
+            if name.starts_with(prefix) {
+                ids.iter().for_each(|id| told.add(*id, &name));
+            }
+        }
+    }
+}
+
+/// Names of changed keys for each session that is to be told.
+#[derive(Default)]
+struct Told(BTreeMap<SessionId, Vec<Blob>>);
+
+impl Told {
+    fn add(&mut self, id: SessionId, name: &Blob) {
+        self.0.entry(id).or_default().push(name.clone());
+    }
+
+    /// Tells a session that has read a key. Whether it stays a reader: its reply is not sent, so that it is
+    /// told again afterwards.
+    fn reader(&mut self, sessions: &mut Sessions, reader: Reader, name: &Blob) -> bool {
+        let Some(session) = sessions.get_mut(reader.session.0) else { return false };
+        let waits = reader.seq >= session.base;
+        let Some(tracker) = &mut session.about.tracker else { return false };
+        self.add(reader.session, name);
+        if waits {
+            tracker.tell_again(reader.seq, Some(name));
+        }
+        waits
+    }
+}
+
+/// Message that keys have changed, or all of them, in the form of RESP3.
+fn invalidation(names: Option<&[Blob]>) -> Reply {
+    Reply::Push(vec![Reply::bulk("invalidate"), names_or_all(names)])
+}
+
+/// The same as the message of a channel, which RESP2 has.
+fn published(names: Option<&[Blob]>) -> Reply {
+    let channel = Reply::bulk("__redis__:invalidate");
+    Reply::Push(vec![Reply::bulk("message"), channel, names_or_all(names)])
+}
+
+fn names_or_all(names: Option<&[Blob]>) -> Reply {
+    names.map_or(Reply::Nil, |names| {
+        Reply::Array(names.iter().map(|name| Reply::Bulk(name.clone())).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: usize) -> Blob {
+        Blob::from(number.to_string().as_str())
+    }
+
+    #[test]
+    fn the_keys_that_are_remembered_are_bounded() {
+        let mut tracking = Tracking::default();
+        let reader = |seq| Reader { session: SessionId(1), seq };
+        for number in 0..TRACKED_KEYS_MAX {
+            assert_eq!(tracking.reads(key(number), reader(0)), None);
+        }
+        assert_eq!(tracking.reads(key(7), reader(1)), None, "it is known");
+        let (forgotten, readers) = tracking.reads(key(TRACKED_KEYS_MAX), reader(2)).unwrap();
+        assert_eq!((forgotten, &readers[..]), (key(0), &[reader(0)][..]));
+        assert_eq!(tracking.keys(), TRACKED_KEYS_MAX);
+    }
+
+    #[test]
+    fn what_is_told_again_is_bounded_and_in_the_end_all() {
+        let mut tracker = Tracker {
+            scope: Scope::Reads,
+            redirect: None,
+            broken: false,
+            no_loop: false,
+            caching: None,
+            queued: Vec::new(),
+            seen: Vec::new(),
+            again: Vec::new(),
+        };
+        tracker.tell_again(3, Some(&key(1)));
+        tracker.tell_again(3, Some(&key(1)));
+        tracker.tell_again(4, Some(&key(2)));
+        assert!(!tracker.is_due(3) && tracker.is_due(4));
+        assert_eq!(tracker.take_again(4), [Some(key(1))]);
+        assert_eq!(tracker.take_again(5), [Some(key(2))]);
+        for number in 0..=AGAIN_MAX {
+            tracker.tell_again(number as u64, Some(&key(number)));
+        }
+        assert_eq!(tracker.take_again(AGAIN_MAX as u64), []);
+        assert_eq!(tracker.take_again(AGAIN_MAX as u64 + 1), [None], "all keys");
+    }
+}
