@@ -26,8 +26,8 @@ from claret import aio
 OFFERS = (
     "hello open close command run resume cancel batch dispatch lock unlock held fenced "
     "stop_renewing section campaign proclaim resign leader observe barrier retained enter "
-    "give_back define migrate operate "
-    "once guards addresses near next tls password_file closed"
+    "give_back define migrate operate cache cached cache_stats close_cache "
+    "once guards addresses near next tls certificate password_file closed"
 ).split()
 
 # Kinds of the client's errors. The first one that fits counts.
@@ -155,11 +155,6 @@ class Threads:
         """The argument by which a call can be given up."""
         return {"cancel": self._under_way[request["id"]][0]}
 
-    @staticmethod
-    def stop_renewing(lock):
-        """Ends the renewals of a lock, which the client does not offer."""
-        lock._stop.set()
-
 
 class Tasks:
     """Carries requests out with the client for asyncio, each in a task."""
@@ -229,11 +224,6 @@ class Tasks:
         """A task is cancelled, which takes no argument."""
         return {}
 
-    @staticmethod
-    def stop_renewing(lock):
-        """Ends the renewals of a lock, which the client does not offer."""
-        lock._keeper.cancel()
-
 
 class Body:
     """The function of a transaction, made of the steps of a request."""
@@ -291,7 +281,7 @@ def settled(value):
 
 
 class Agent:
-    """State of the agent: clients, locks and elections, and kept locks, by name."""
+    """State of the agent: clients, locks and elections, kept locks, and caches, by name."""
 
     def __init__(self, driver, write):
         self._driver = driver
@@ -299,6 +289,7 @@ class Agent:
         self._clients = {}
         self._locks = {}
         self._kept = {}
+        self._caches = {}
 
     def answer(self, request):
         """Carries a request out and writes its answer."""
@@ -323,6 +314,8 @@ class Agent:
         how = options_of(request, "addresses", "username", "password_file")
         if "tls" in request:
             how.update(ssl=True, ssl_ca_certs=request["tls"])
+        if "certificate" in request:
+            how.update(ssl_certfile=request["certificate"], ssl_keyfile=request["certificate_key"])
         # A command that redis-py repeats by itself may take effect twice.
         db = self._driver.client(
             decode_responses=True, protocol=3, retry=self._driver.retry, **how
@@ -430,7 +423,7 @@ class Agent:
         return self._locks[request["lock"]].fence(*request["words"])
 
     def _stop_renewing(self, request):
-        self._driver.stop_renewing(self._locks[request["lock"]])
+        self._locks[request["lock"]].stop_renewing()
 
     def _proclaim(self, request):
         yield self._locks[request["election"]].proclaim(request["value"])
@@ -461,6 +454,20 @@ class Agent:
 
     def _give_back(self, request):
         return self._kept.pop(request["retained"]).close()
+
+    def _cache(self, request):
+        limits = {"entries": "max_entries", "reply_bytes": "max_reply_bytes"}
+        how = {limits[name]: request[name] for name in limits if name in request}
+        self._caches[request["as"]] = self._db(request).cache(**how)
+
+    def _cached(self, request):
+        return self._caches[request["cache"]].read(*request["words"])
+
+    def _cache_stats(self, request):
+        return self._caches[request["cache"]].stats._asdict()
+
+    def _close_cache(self, request):
+        return self._driver.close(self._caches[request["cache"]])
 
     def _define(self, request):
         return claret.Type(request["definition"]).define(self._db(request))

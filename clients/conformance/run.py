@@ -102,6 +102,13 @@ class Run:
                 play.end()
 
 
+def beginning_at(stories, part):
+    """All stories, from another one on for each part of 1: the long ones are in few files, and not all
+    clients should be at these at the same time."""
+    first = int(len(stories) * part)
+    return stories[first:] + stories[:first]
+
+
 def write_sums(page, rows):
     """Replaces the table of a page that begins like that of the sums."""
     text = page.read_text(encoding="utf-8")
@@ -119,8 +126,9 @@ def main():
     try:
         stories = chosen(given.story)
         runs = [Run(workshop, name, given.server, given.json) for name in given.clients]
+        orders = [beginning_at(stories, at / len(runs)) for at in range(len(runs))]
         with concurrent.futures.ThreadPoolExecutor(given.jobs) as jobs:
-            of_each = jobs.map(lambda run: run.carry_out(stories), runs)
+            of_each = jobs.map(Run.carry_out, runs, orders)
             results = [result for results in of_each for result in results]
     except StoryError as error:
         print(error, file=sys.stderr)

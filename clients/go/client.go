@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"claret/go/internal/cache"
 	"claret/go/internal/failure"
 	"claret/go/internal/link"
 	"claret/go/internal/script"
@@ -156,6 +157,33 @@ func (db *DB) Close() error {
 	db.lanes.Close()
 	_ = db.facade.Close()
 	return db.client.Close()
+}
+
+// Cache keeps replies to reads in memory, over a connection of its own on which the server says what
+// has changed; see Cache.Read. It ends with Close, or with the database.
+type Cache = cache.Cache
+
+// CacheOptions say how much a Cache keeps.
+type CacheOptions = cache.Options
+
+// CacheStats are the numbers of a Cache.
+type CacheStats = cache.Stats
+
+// Cache makes a cache of the database. It connects at the first read.
+func (db *DB) Cache(options CacheOptions) *Cache {
+	open := func(ctx context.Context) (net.Conn, func(), error) {
+		lane, err := db.lanes.TakeFresh()
+		if err != nil {
+			return nil, nil, err
+		}
+		socket, err := lane.Socket(ctx, db.options.ReplyTimeout)
+		if err != nil {
+			lane.Abandon()
+			return nil, nil, err
+		}
+		return socket, sync.OnceFunc(lane.Abandon), nil
+	}
+	return cache.New(cache.Source{Open: open, IsOpen: db.lanes.IsOpen, Ask: db.Do}, options)
 }
 
 // typed has go-redis' methods for commands that a function takes.

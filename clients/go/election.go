@@ -97,7 +97,7 @@ func (db *DB) Observe(ctx context.Context, name string, next func(*Leader) bool)
 		if err == nil {
 			attempts = script.Default.Begin()
 		} else {
-			attempts.AfterWait()
+			attempts.AfterWait(err)
 		}
 		if row, isRow := reply.([]any); isRow {
 			leader, version := leaderOf(row)
@@ -177,7 +177,7 @@ func (db *DB) Barrier(
 		case err != nil && isPassing(err):
 			last = err
 			sent = sent || !errors.Is(err, ErrBusy) && !errors.Is(err, ErrConnection)
-			attempts.AfterWait()
+			attempts.AfterWait(err)
 			continue
 		}
 		if generation, isReleased := reply.(int64); isReleased {

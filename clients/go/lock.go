@@ -207,7 +207,7 @@ func (l *Lock) ask(
 			return 0, asked, again, remains, err
 		}
 		again = true
-		attempts.AfterWait()
+		attempts.AfterWait(err)
 	}
 }
 

@@ -103,10 +103,10 @@ func (s *Section) carryOut(ctx context.Context, words []any) ([]any, error) {
 		case err == nil:
 			return nil, failure.New(ErrNotAcquired, "the lock "+s.name+" was not free in time", nil)
 		}
-		if err := tries.failed(err); err != nil {
-			return nil, err
+		if last := tries.failed(err); last != nil {
+			return nil, last
 		}
-		attempts.AfterWait()
+		attempts.AfterWait(err)
 	}
 	return nil, tries.ended(ctx)
 }

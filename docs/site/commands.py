@@ -5,9 +5,11 @@ import re
 
 import dialogues
 
-# The reference as the repository has it: an index, a page for each group, and one of lock modes.
+# The reference as the repository has it: an index, a page for each group, one on what commutes, and one of
+# lock modes.
 FOLDER = "reference/commands"
 INDEX = f"{FOLDER}/README.md"
+COMMUTING = f"{FOLDER}/commuting.md"
 MODES = f"{FOLDER}/lock-modes.md"
 # The pages that are made here.
 _MADE = "reference/command"
@@ -22,7 +24,7 @@ class Reference:
         self._files = {}
         for file in sorted((docs / FOLDER).glob("*.md")):
             path = f"{FOLDER}/{file.name}"
-            if path in (INDEX, MODES):
+            if path in (INDEX, COMMUTING, MODES):
                 continue
             head, *found = re.split(r"^## ", file.read_text(), flags=re.M)
             title = head.split("\n", 1)[0].removeprefix("# ")
@@ -30,6 +32,7 @@ class Reference:
             self._groups[title] = {name: text.strip() for name, text in commands}
             self._files[path] = title
         self._modes = (docs / MODES).read_text()
+        self._beside = dict(_commuting((docs / COMMUTING).read_text()))
         names = (name for group in self._groups.values() for name in group)
         self._by_anchor = {_anchor(name): _page(name) for name in names}
         self._told = {name: told for group in dialogues.entries().values() for name, told in group.items()}
@@ -40,7 +43,7 @@ class Reference:
             {title.removesuffix(" commands"): [path, *self._names(title)]}
             for path, title in self._files.items()
         )
-        return [INDEX, *groups, {"Lock modes": MODES}]
+        return [INDEX, *groups, {"Commuting": COMMUTING}, {"Lock modes": MODES}]
 
     def _names(self, title):
         return ({name.upper(): _page(name)} for name in self._groups[title])
@@ -95,9 +98,9 @@ class Reference:
             *_errors(told),
             "## Cost",
             f"{cost}.",
+            *self._commutes(title, name),
             "## Facts",
             _table(["", ""], facts.items()),
-            *self._modes_of(title),
         ]
         others = " ".join(
             f"[`{other.upper()}`]({posixpath.basename(_page(other))})"
@@ -108,11 +111,29 @@ class Reference:
             parts += ["## See also", others]
         return "\n\n".join(parts) + "\n"
 
-    def _modes_of(self, title):
-        """A link to the lock modes of a type, if it has any."""
+    def _commutes(self, title, name):
+        """When a command commutes with which others, if it is told."""
+        if name not in self._beside:
+            return
+        yield "## Commutes with"
+        yield (
+            "Commands that two open transactions can call on one key without waiting"
+            " ([in detail](../commands/commuting.md)):"
+        )
+        never = "never: the second one waits"
+        rows = [[never if when == "never" else when, others] for when, others in self._beside[name]]
+        yield _table(["when", "with"], rows)
         kind = title.removesuffix(" commands").lower().replace("sorted-set", "zset")
         if f"## Modes of {kind}\n" in self._modes:
-            yield f"What goes ahead beside what: [lock modes](../commands/lock-modes.md#modes-of-{kind})."
+            yield f"The type's [lock modes](../commands/lock-modes.md#modes-of-{kind})."
+
+
+def _commuting(text):
+    """Commands, and the cases in which each commutes with which others, from the page on them."""
+    for names, told in re.findall(r"^- (`.*?`): (.*)\.$", text, re.M):
+        rows = [case.split(" with ", 1) for case in told.split("; ")]
+        for name in names.split(", "):
+            yield name.strip("`").lower(), [[when.strip(","), others] for when, others in rows]
 
 
 def _dialogue(told):

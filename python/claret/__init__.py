@@ -14,6 +14,7 @@ Everything that works with redis-py continues to work: :class:`Claret` *is* a ``
   :meth:`Claret.retained`: a lock that stays with the process until another client wants it;
   :meth:`Claret.section`: one command under a lock, in one round trip; :meth:`Claret.election`: a
   lock whose holder has a value that others follow; :meth:`Claret.barrier`: parties wait for each other.
+* :meth:`Claret.cache`: replies to reads, kept until the server says that their key was written.
 * :meth:`Claret.snapshot`: reads at one instant that never wait for writers' locks.
 * handles (:class:`Register`, :class:`Map`, :class:`Members`, :class:`Scores`, :class:`Queue`,
   :class:`Counter`, :class:`Best`, :class:`Log`) that work on a database and in a transaction.
@@ -23,6 +24,7 @@ Everything that works with redis-py continues to work: :class:`Claret` *is* a ``
 """
 
 from .barrier import Barrier
+from .cache import Cache
 from .cancel import Cancel
 from .client import Claret
 from .dispatch import Dispatch, Future
@@ -58,6 +60,7 @@ __all__ = [
     "Batch",
     "Best",
     "BusyError",
+    "Cache",
     "Cancel",
     "Cancelled",
     "Claret",

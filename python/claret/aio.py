@@ -21,6 +21,7 @@ from redis.exceptions import (
 
 from . import rules
 from .aio_barrier import Barrier
+from .aio_cache import Cache
 from .aio_dispatch import Dispatch
 from .aio_election import Election
 from .aio_lock import Fenced, Lock
@@ -39,6 +40,7 @@ from .errors import (
 )
 from .hold import check_held
 from .keep import COHORT, TOKENS
+from .kept import MAX_ENTRIES, MAX_REPLY_BYTES
 from .later import Asked, check_words
 from .reach import AsyncSeeking, Reaching
 from .script import (
@@ -78,6 +80,7 @@ class Lane:
         self._pool = db.connection_pool
         self._connection = None
         self.unended = False
+        self.sent = False
         # Whether the machine behind the connection is of no use at present.
         self._avoided = False
         # Time-out of a reply, if it differs from the default.
@@ -101,6 +104,7 @@ class Lane:
         elif not is_connected(self._connection):
             raise ConnectionError("the connection of the transaction was closed")
         packed = self._connection.pack_commands(commands)
+        self.sent = True
         await self._connection.send_packed_command(packed, check_health=first)
 
     async def _read(self):
@@ -375,6 +379,11 @@ class Claret(Reaching, redis.asyncio.Redis):
         ``debug`` detects actions in between that such a program must not take.
         """
         return Dispatch(self, debug)
+
+    def cache(self, max_entries=MAX_ENTRIES, max_reply_bytes=MAX_REPLY_BYTES):
+        """Replies to reads, kept in memory until their key is written; see
+        :meth:`claret.Claret.cache`."""
+        return Cache(self, max_entries, max_reply_bytes)
 
     def lock(
         self,

@@ -19,19 +19,20 @@ class Barrier:
 
     async def wait(self, timeout=None):
         """Waits until all parties have arrived; see :meth:`claret.Barrier.wait`."""
-        begun, failures, again = time.monotonic(), Failures(self._policy), False
+        begun, failures, arrival = time.monotonic(), Failures(self._policy), self._arrival
         with self._db.requests.borrow() as requests:
             request = next(requests)
             while True:
-                asked = time.monotonic()
+                asked, wait_s = time.monotonic(), time_left(timeout, begun)
                 try:
-                    generation = await self._ask(request, time_left(timeout, begun))
+                    generation = await self._ask(arrival.commands(request, wait_s), wait_s)
+                    break
                 except AGAIN as error:
-                    again = True
                     await asyncio.sleep(failures.pause(error, asked))
-                    continue
-                return self._arrival.settle(generation, again)
+            if generation is None and not failures.lost:
+                with arrival.asking():
+                    generation = await self._ask(arrival.question(request), 0)
+            return arrival.settle(generation, failures.lost)
 
-    async def _ask(self, request, wait_s):
-        commands = self._arrival.commands(request, wait_s)
+    async def _ask(self, commands, wait_s):
         return number(await ask_and_wait(self._db, commands, wait_s))

@@ -11,7 +11,17 @@ from redis.commands.core import AsyncCoreCommands
 from redis.exceptions import ResponseError
 
 from .errors import ClientClosed, LockLost, NotAcquired, translate
-from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, Hold, converted, last_of, number
+from .hold import (
+    AGAIN,
+    GRACE_S,
+    WAIT_S_MAX,
+    Failures,
+    Hold,
+    converted,
+    last_of,
+    note_sent,
+    number,
+)
 from .script import OnDatabase, RetryPolicy
 
 
@@ -24,8 +34,9 @@ async def ask_and_wait(db, commands, wait_s, grace_s=GRACE_S):
     lane = db.waiting_lane(wait_s)
     try:
         replies = await lane.exchange(commands, first=True)
-    except BaseException:
+    except BaseException as error:
         await lane.abandon()
+        note_sent(error, lane.sent)
         raise
     await lane.close()
     return last_of(replies)
@@ -72,6 +83,7 @@ class Lock(Block, Hold):
         self._db = db
         self._policy = policy
         self._keeper = None
+        self._renews = True
 
     async def acquire(self, timeout=...):
         """Waits in turn for the lock; see :meth:`claret.Lock.acquire`."""
@@ -80,6 +92,7 @@ class Lock(Block, Hold):
         with self._db.requests.borrow() as requests:
             granted = await self._acquire(requests, self.timeout if timeout is ... else timeout)
         if granted:
+            self._renews = True
             self._keeper = asyncio.ensure_future(self._keep())
         return granted
 
@@ -118,7 +131,9 @@ class Lock(Block, Hold):
     async def _keep(self):
         failed = False
         while not self.lost:
-            await asyncio.sleep(self.pause(failed))
+            await asyncio.sleep(self.pause(failed) if self._renews else self.left)
+            if not self._renews:
+                continue
             try:
                 # No longer than the lease can be relied on.
                 failed = not await asyncio.wait_for(self.renew(), max(self.left, 0.001))
@@ -132,6 +147,10 @@ class Lock(Block, Hold):
                 return
         self.stop()
 
+    def stop_renewing(self):
+        """Ends the renewals of the lease; see :meth:`claret.Lock.stop_renewing`."""
+        self._renews = False
+
     async def release(self):
         """Releases the lock; see :meth:`claret.Lock.release`."""
         token, keeper = self._token, self._keeper
@@ -142,14 +161,16 @@ class Lock(Block, Hold):
         self._token = None
         if token is None:
             return False
-        for pause in self._policy.pauses():
-            await asyncio.sleep(pause)
-            try:
-                return bool(int(await self._db.execute_command("LOCK.RELEASE", self.name, token)))
-            except AGAIN:
-                continue
-            except ClientClosed:
-                break
+        with self._db.requests.borrow() as requests:
+            commands = self.giving_back(next(requests), token)
+            for pause in self._policy.pauses():
+                await asyncio.sleep(pause)
+                try:
+                    return bool(number(await ask_and_wait(self._db, commands, 0)))
+                except AGAIN:
+                    continue
+                except ClientClosed:
+                    break
         return False
 
     async def fence(self, *command):

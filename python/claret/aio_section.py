@@ -27,20 +27,19 @@ class Section(OnDatabase, AsyncCoreCommands):
 
     async def execute_command(self, *args, **options):
         """Takes the lock in turn, carries out a command, and releases the lock, in one step."""
-        section, begun = self._request, time.monotonic()
-        failures, again = Failures(self._policy), False
-        with self._db.requests.borrow() as requests, undecided():
-            request = next(requests)
-            while True:
-                asked = time.monotonic()
-                try:
-                    replies = await self._ask(request, time_left(section.timeout, begun), args)
-                except AGAIN as error:
-                    again = True
-                    await asyncio.sleep(failures.pause(error, asked))
-                    continue
-                reply = section.settle(replies, again)
-                return converted(self._db, args[0], reply, options)
+        begun, failures = time.monotonic(), Failures(self._policy)
+        with self._db.requests.borrow() as requests, failures.doubted(), undecided():
+            replies = await self._replies(next(requests), begun, failures, args)
+        reply = self._request.settle(replies, failures.lost)
+        return converted(self._db, args[0], reply, options)
+
+    async def _replies(self, request, begun, failures, command):
+        while True:
+            asked = time.monotonic()
+            try:
+                return await self._ask(request, time_left(self._request.timeout, begun), command)
+            except AGAIN as error:
+                await asyncio.sleep(failures.pause(error, asked))
 
     async def _ask(self, request, wait_s, command):
         commands = self._request.commands(request, wait_s, command)

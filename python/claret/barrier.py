@@ -1,6 +1,9 @@
 """Barriers of the blocking client: the parties wait until all have arrived."""
 
+import contextlib
 import time
+
+from redis.exceptions import ResponseError
 
 from .cancel import NEVER
 from .errors import CommitUnknown, NotAcquired
@@ -24,14 +27,35 @@ class Arrival:
             words += ["TIMEOUT", max(1, round(wait_s * 1000))]
         return [["CLIENT", "REQUEST", *request], words]
 
-    def settle(self, generation, again):
-        """The number of the generation; ``again`` if the request was repeated.
+    def question(self, request):
+        """The commands that ask whether an arrival counts although its wait has ended in vain.
 
-        The first request may then still wait at the server, and count as an arrival.
+        It does if it was on its way to the log: then the generation is the reply to any write under
+        its number. A lock of this name and token is never held.
         """
-        if generation is None:
-            text = f"not all of {self.parties} parties came to the barrier {self.name!r} in time"
-            raise CommitUnknown(text) if again else NotAcquired(text)
+        return [["CLIENT", "REQUEST", *request], ["LOCK.RELEASE", self.name, 0]]
+
+    @contextlib.contextmanager
+    def asking(self):
+        """Labels the errors of the question in the block. A user without the right to ask goes by
+        the answer to the wait."""
+        try:
+            yield
+        except AGAIN as error:
+            raise CommitUnknown(self._late()) from error
+        except ResponseError:
+            pass
+
+    def _late(self):
+        return f"not all of {self.parties} parties came to the barrier {self.name!r} in time"
+
+    def settle(self, generation, lost):
+        """The number of the generation; ``lost`` if the reply to an earlier attempt was.
+
+        That request may then still wait at the server, and count as an arrival.
+        """
+        if not generation:
+            raise CommitUnknown(self._late()) if lost else NotAcquired(self._late())
         return generation
 
 
@@ -52,19 +76,20 @@ class Barrier:
         the own arrival; :class:`CommitUnknown` if that is uncertain because the connection broke in
         between. ``cancel`` is a :class:`claret.Cancel` by which another thread ends the wait.
         """
-        begun, failures, again = time.monotonic(), Failures(self._policy), False
+        begun, failures, arrival = time.monotonic(), Failures(self._policy), self._arrival
         with self._db.requests.borrow() as requests:
             request = next(requests)
             while True:
-                asked = time.monotonic()
+                asked, wait_s = time.monotonic(), time_left(timeout, begun)
                 try:
-                    generation = self._ask(request, time_left(timeout, begun), cancel)
+                    generation = self._ask(arrival.commands(request, wait_s), wait_s, cancel)
+                    break
                 except AGAIN as error:
-                    again = True
                     cancel.sleep(failures.pause(error, asked))
-                    continue
-                return self._arrival.settle(generation, again)
+            if generation is None and not failures.lost:
+                with arrival.asking():
+                    generation = self._ask(arrival.question(request), 0, cancel)
+            return arrival.settle(generation, failures.lost)
 
-    def _ask(self, request, wait_s, cancel):
-        commands = self._arrival.commands(request, wait_s)
+    def _ask(self, commands, wait_s, cancel):
         return number(ask_and_wait(self._db, commands, wait_s, cancel=cancel))

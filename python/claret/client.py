@@ -7,6 +7,7 @@ from redis.exceptions import AuthenticationError, ConnectionError, ResponseError
 
 from . import rules
 from .barrier import Barrier
+from .cache import Cache
 from .cancel import NEVER
 from .dispatch import Dispatch
 from .election import Election
@@ -20,6 +21,7 @@ from .errors import (
     labelled,
 )
 from .keep import COHORT, TOKENS
+from .kept import MAX_ENTRIES, MAX_REPLY_BYTES
 from .later import check_words
 from .lock import Fenced, Lock
 from .reach import BlockingSeeking, Reaching
@@ -76,6 +78,14 @@ class Claret(Reaching, redis.Redis):
         ``debug`` detects actions in between that such a program must not take.
         """
         return Dispatch(self, debug)
+
+    def cache(self, max_entries=MAX_ENTRIES, max_reply_bytes=MAX_REPLY_BYTES):
+        """Replies to reads, kept in memory until their key is written; see :class:`Cache`.
+
+        ``max_entries`` is the most replies that are kept: the least recently used make room. A reply
+        larger than ``max_reply_bytes`` is not kept.
+        """
+        return Cache(self, max_entries, max_reply_bytes)
 
     def lock(
         self,

@@ -107,7 +107,7 @@ class Election(Candidate, Lock):
             yield leader_of(row)
 
     def _next(self, seen, timeout):
-        begun, failures = time.monotonic(), Failures(self._policy)
+        begun, failures = time.monotonic(), Failures(self._policy, harmless=True)
         while True:
             asked, left_s = time.monotonic(), time_left(timeout, begun)
             try:

@@ -3,11 +3,12 @@
 Shared by the blocking client and the one for asyncio.
 """
 
+import contextlib
 import os
 import socket
 import time
 
-from redis.exceptions import AuthenticationError, ConnectionError, TimeoutError
+from redis.exceptions import AuthenticationError, ConnectionError, RedisError, TimeoutError
 
 from .errors import BusyError, CommitUnknown, LockLost, NotAcquired, translate
 
@@ -105,6 +106,11 @@ class Hold:
         """The command that restarts the lease."""
         return ["LOCK.RENEW", self.name, self.token, "LEASE", self._lease_ms]
 
+    def giving_back(self, request, token):
+        """The commands that release a grant: under a number, so that a release whose reply was lost
+        has the same reply when it is repeated."""
+        return [["CLIENT", "REQUEST", *request], ["LOCK.RELEASE", self.name, token]]
+
     def is_old(self, asked, again):
         """Whether a grant may be older than known, so that it must be renewed before use.
 
@@ -133,26 +139,45 @@ class Hold:
 
 
 class Failures:
-    """Duration of an uninterrupted series of failures."""
+    """Duration of an uninterrupted series of failures, and whether a reply was lost among them."""
 
-    def __init__(self, policy):
+    def __init__(self, policy, harmless=False):
         self._policy = policy
         self._count = 0
         self._since = None
+        # Whether the request changes nothing, so that a lost reply does no harm.
+        self._harmless = harmless
+        #: Whether an attempt may have taken effect.
+        self.lost = False
 
     def pause(self, error, asked):
         """Seconds to wait after a failed attempt; raises its error after too many."""
+        self.lost |= not self._harmless and getattr(error, "maybe_committed", False)
         if isinstance(error, AuthenticationError):
             # A wrong password stays wrong.
-            raise error
+            self._give_up(error)
         now = time.monotonic()
-        # A request that has waited for long has had a connection for long.
-        if self._since is None or now - asked > 1:
+        # A request that was sent, and has waited for long, has had a server for long.
+        sent = getattr(error, "maybe_committed", False)
+        if self._since is None or (sent and now - asked > 1):
             self._since, self._count = now, 0
         self._count += 1
         if now - self._since > self._policy.deadline_s:
-            raise error
+            self._give_up(error)
         return self._policy.pause(self._count)
+
+    @contextlib.contextmanager
+    def doubted(self):
+        """Labels the error that ends the attempts in the block, if one may have taken effect."""
+        try:
+            yield
+        except RedisError as error:
+            self._give_up(error)
+
+    def _give_up(self, error):
+        if self.lost and not isinstance(error, CommitUnknown):
+            raise CommitUnknown(str(error)) from error
+        raise error
 
 
 def named(owner, detect):
@@ -174,6 +199,12 @@ def time_left(timeout, begun):
     if not timeout:
         return timeout
     return max(0.001, timeout - (time.monotonic() - begun))
+
+
+def note_sent(error, sent):
+    """Labels the error of a broken connection: what was sent may have taken effect."""
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        error.maybe_committed = sent
 
 
 def last_of(replies):

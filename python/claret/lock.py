@@ -16,7 +16,17 @@ from redis.exceptions import ResponseError, TimeoutError
 
 from .cancel import NEVER
 from .errors import ClientClosed, LockLost, NotAcquired, translate
-from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, Hold, converted, last_of, number
+from .hold import (
+    AGAIN,
+    GRACE_S,
+    WAIT_S_MAX,
+    Failures,
+    Hold,
+    converted,
+    last_of,
+    note_sent,
+    number,
+)
 from .script import OnDatabase, RetryPolicy
 from .transaction import Lane
 
@@ -44,8 +54,9 @@ def ask_and_wait(db, commands, wait_s, grace_s=GRACE_S, cancel=NEVER):
     lane = Waiting(db, wait_s, grace_s, cancel)
     try:
         replies = lane.exchange(commands, first=True)
-    except BaseException:
+    except BaseException as error:
         lane.abandon()
+        note_sent(error, lane.sent)
         raise
     lane.close()
     return last_of(replies)
@@ -140,6 +151,12 @@ class Lock(Block, Hold):
             except ClientClosed:
                 return
 
+    def stop_renewing(self):
+        """Ends the renewals of the lease, as if this process had been stopped: for tests of what a
+        program does when it loses a lock."""
+        if self._stop is not None:
+            self._stop.set()
+
     def release(self):
         """Releases the lock; returns whether it was still held.
 
@@ -152,14 +169,16 @@ class Lock(Block, Hold):
         token, self._token = self._token, None
         if token is None:
             return False
-        for pause in self._policy.pauses():
-            time.sleep(pause)
-            try:
-                return bool(int(self._db.execute_command("LOCK.RELEASE", self.name, token)))
-            except AGAIN:
-                continue
-            except ClientClosed:
-                break
+        with self._db.requests.borrow() as requests:
+            commands = self.giving_back(next(requests), token)
+            for pause in self._policy.pauses():
+                time.sleep(pause)
+                try:
+                    return bool(number(ask_and_wait(self._db, commands, 0)))
+                except AGAIN:
+                    continue
+                except ClientClosed:
+                    break
         return False
 
     def fence(self, *command):

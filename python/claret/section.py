@@ -9,7 +9,7 @@ import time
 from redis.commands.core import CoreCommands
 
 from .cancel import NEVER
-from .errors import Cancelled, CommitUnknown, NotAcquired
+from .errors import CommitUnknown, NotAcquired
 from .hold import AGAIN, Failures, converted, named, share_words, time_left
 from .lock import ask_and_wait
 from .script import OnDatabase, RetryPolicy
@@ -34,15 +34,15 @@ class SectionRequest:
             section += ["TIMEOUT", max(1, round(wait_s * 1000))]
         return [["CLIENT", "REQUEST", *request], ["MULTI"], section, list(command), ["EXEC"]]
 
-    def settle(self, replies, again):
-        """The reply of the command, if the section was carried out; ``again`` if the request was
-        repeated.
+    def settle(self, replies, lost):
+        """The reply of the command, if the section was carried out; ``lost`` if the reply to an
+        earlier attempt was.
 
-        The first request may then still wait at the server, although its reply is lost.
+        That request may then still wait at the server.
         """
         if replies is None:
             text = f"the lock {self.name!r} was not free in time"
-            raise CommitUnknown(text) if again else NotAcquired(text)
+            raise CommitUnknown(text) if lost else NotAcquired(text)
         self.token, reply = replies
         if isinstance(reply, Exception):
             raise reply
@@ -65,27 +65,19 @@ class Section(OnDatabase, CoreCommands):
 
     def execute_command(self, *args, **options):
         """Takes the lock in turn, carries out a command, and releases the lock, in one step."""
-        section, begun = self._request, time.monotonic()
-        failures, again = Failures(self._policy), False
-        with self._db.requests.borrow() as requests:
-            request = next(requests)
-            while True:
-                asked = time.monotonic()
-                try:
-                    replies = self._ask(request, time_left(section.timeout, begun), args)
-                except AGAIN as error:
-                    again = True
-                    self._pause(failures.pause(error, asked))
-                    continue
-                reply = section.settle(replies, again)
-                return converted(self._db, args[0], reply, options)
+        begun, failures = time.monotonic(), Failures(self._policy)
+        with self._db.requests.borrow() as requests, failures.doubted():
+            replies = self._replies(next(requests), begun, failures, args)
+        reply = self._request.settle(replies, failures.lost)
+        return converted(self._db, args[0], reply, options)
 
-    def _pause(self, pause_s):
-        try:
-            self._cancel.sleep(pause_s)
-        except Cancelled as cancelled:
-            text = "the caller has given up, while the section may have been carried out"
-            raise CommitUnknown(text) from cancelled
+    def _replies(self, request, begun, failures, command):
+        while True:
+            asked = time.monotonic()
+            try:
+                return self._ask(request, time_left(self._request.timeout, begun), command)
+            except AGAIN as error:
+                self._cancel.sleep(failures.pause(error, asked))
 
     def _ask(self, request, wait_s, command):
         commands = self._request.commands(request, wait_s, command)

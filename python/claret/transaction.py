@@ -50,6 +50,8 @@ class Lane:
         self._connection = None
         # Whether the server still treats this connection as in a transaction.
         self.unended = False
+        # Whether something may have reached the server.
+        self.sent = False
         # Whether the machine behind the connection is of no use at present.
         self._avoided = False
 
@@ -65,6 +67,7 @@ class Lane:
             raise ConnectionError("the connection of the transaction was closed")
         packed = self._connection.pack_commands(commands)
         with self._cancel.over(self):
+            self.sent = True
             # A health check could replace the connection in the middle of the transaction.
             self._connection.send_packed_command(packed, check_health=first)
             return [self._read() for _ in commands]

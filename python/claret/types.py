@@ -27,7 +27,6 @@ class Type:
         self.name = None
         self.operations = {}
         self._commands = {}
-        self._reads = frozenset()
         steps = None
         for line in definition.splitlines():
             words = line.split()
@@ -48,6 +47,7 @@ class Type:
                 steps.add(words[words[0] in ("return", "require")].upper())
         if self.name is None:
             raise ValueError("a definition begins with 'type' and a name")
+        self._learn(frozenset().union(*self._commands.values()))
 
     def __repr__(self):
         return f"Type({self.name!r})"
@@ -77,7 +77,7 @@ class Type:
         return version
 
     def _learn(self, writers):
-        """Takes the names of the commands that change data."""
+        """Takes the names of the commands that change data, or that may."""
         reads = (name for name, commands in self._commands.items() if not commands & writers)
         self._reads = frozenset(reads)
 

@@ -124,6 +124,13 @@ def test_the_program_of_the_first_hour(server):
     assert names["booked"] == 100
 
 
+def test_the_program_with_a_cache(server, capsys):
+    names = run_python((ROOT / "docs/howto/caching.md").read_text(), server.port)
+    assert (names["price"], names["again"], names["item"]["name"]) == ("120", "120", "lamp")
+    assert "hits=1, misses=2, dropped=0" in capsys.readouterr().out
+    names["db"].close()
+
+
 def test_the_loop_for_a_stock_client(server):
     page = section(STOCK_CLIENTS, "The loop")
     names = run_python(page[: page.index("### ioredis")], server.port)

@@ -1,9 +1,12 @@
-//! The clients of other languages and the examples: built and tested with the tools of their languages. Then
-//! the clients are led through the stories of `clients/conformance` on a server that is killed in between.
+//! The clients of other languages and the examples: built and tested with the tools of their
+//! languages, side by side, because the tests mostly wait. Then the clients are led through the
+//! stories of `clients/conformance` on a server that is killed in between.
 
-use crate::process::{cargo, command, judge, limited, output, start, watch};
+use crate::process::{
+    cargo, command, judge, limited, output, per_core, side_by_side, start, watch,
+};
 use crate::report::{Count, Outcome};
-use crate::{paths, setup};
+use crate::{paths, setup, test};
 use std::process::Command;
 
 /// Longest time of what a tool does for one client, in seconds: most of it waits for downloads.
@@ -24,47 +27,57 @@ const CLIENTS: [&str; 8] = [
     "rust",
 ];
 
-/// Clients that carry out stories side by side: a story waits more than it computes.
-const SIDE_BY_SIDE: &str = "2";
+/// Clients that carry out stories side by side on each core: a story waits more than it computes.
+const CLIENTS_PER_CORE: usize = 2;
 
-/// Commands for each client and example, each in its folder.
-const CHECKS: [(&str, &[&str]); 9] = [
-    ("clients/typescript", &["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]),
-    ("clients/typescript", &["npm", "test", "--silent"]),
-    ("clients/go", &["go", "vet", "./..."]),
-    ("clients/go", &["go", "test", "-count=1", "./..."]),
-    ("clients/java", &["mvn", "-q", "-B", "install"]),
-    ("examples/auction", &["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]),
-    ("examples/auction", &["npm", "test", "--silent"]),
-    ("examples/flags", &["go", "test", "-count=1", "./..."]),
-    ("examples/inventory", &["mvn", "-q", "-B", "test"]),
+/// A command in a folder.
+type Check = (&'static str, &'static [&'static str]);
+
+/// Commands for the clients and examples, by language: an example is built with the client before it.
+const CHECKS: [&[Check]; 3] = [
+    &[
+        ("clients/typescript", &["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]),
+        ("clients/typescript", &["npm", "test", "--silent"]),
+        ("examples/auction", &["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]),
+        ("examples/auction", &["npm", "test", "--silent"]),
+    ],
+    &[
+        ("clients/go", &["go", "vet", "./..."]),
+        ("clients/go", &["go", "test", "-count=1", "./..."]),
+        ("examples/flags", &["go", "test", "-count=1", "./..."]),
+    ],
+    &[
+        ("clients/java", &["mvn", "-q", "-B", "install"]),
+        ("examples/inventory", &["mvn", "-q", "-B", "test"]),
+    ],
 ];
 
-/// Build of the agent of the client for Rust; its tests are those of the workspace.
-const RUST_AGENT: [&str; 6] =
-    ["build", "--locked", "--package", "claret-client", "--example", "agent"];
+/// Tests of the example in Python, with the fixtures of the package, which is not installed.
+const PYTHON_EXAMPLE: [&str; 8] =
+    ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "claret.pytest_plugin", "examples/jobs"];
+
+/// Build of the agent of the client for Rust; its tests are those of the workspace. With the features
+/// of the tests of the workspace, which have built it, there is nothing left to compile.
+const RUST_AGENT: [&str; 7] =
+    ["build", "--locked", "--workspace", "--exclude", test::APART, "--example", "agent"];
 
 /// Folders of Go programs.
 const GO: [&str; 2] = ["clients/go", "examples/flags"];
 
 /// Builds and tests the clients, and carries out the stories with them.
 pub fn check() -> Result<Outcome, String> {
-    let mut total = Count::default();
-    for (folder, words) in CHECKS {
-        start(&mut tool(folder, words))?;
-        total.passed += 1;
-    }
+    start(&mut cargo(&RUST_AGENT))?;
     for folder in GO {
         let (_, unformatted) = output(&mut tool(folder, &["gofmt", "-l", "."]))?;
         if !unformatted.trim().is_empty() {
             return Err(format!("gofmt would change {} in {folder}", unformatted.trim()));
         }
     }
-    // The fixtures of the package, which is not installed.
-    let pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "claret.pytest_plugin"];
-    start(python(&pytest)?.arg("examples/jobs"))?;
-    total.passed += 1;
-    start(&mut cargo(&RUST_AGENT))?;
+    let lane =
+        |checks: &[Check]| checks.iter().map(|(folder, words)| tool(folder, words)).collect();
+    let mut lanes: Vec<Vec<Command>> = CHECKS.into_iter().map(lane).collect();
+    lanes.push(vec![python(&PYTHON_EXAMPLE)?]);
+    let mut total = Count { passed: side_by_side(lanes)?, failed: 0 };
     let stories = stories()?;
     total.passed += stories.passed;
     total.failed += stories.failed;
@@ -87,7 +100,8 @@ fn python(arguments: &[&str]) -> Result<Command, String> {
 }
 
 fn stories() -> Result<Count, String> {
-    let mut run = python(&["clients/conformance/run.py", "--jobs", SIDE_BY_SIDE])?;
+    let jobs = per_core(CLIENTS_PER_CORE);
+    let mut run = python(&["clients/conformance/run.py", "--jobs", &jobs])?;
     run.args(CLIENTS);
     let mut count = Count::default();
     let status = watch(&mut run, |line| {

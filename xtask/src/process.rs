@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Instant;
 
 /// A command that will run in the repository's root.
 pub fn command(program: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
@@ -37,6 +39,36 @@ pub fn start(command: &mut Command) -> Result<(), String> {
     announce(command);
     let status = command.status().map_err(|e| not_started(command, &e))?;
     judge(command, status)
+}
+
+/// Runs lanes of commands side by side, and the commands of a lane one after another up to the first
+/// that fails. Their output is shown in one piece when they end, with the time that they took.
+/// Returns the number of commands; an error names every one that failed.
+pub fn side_by_side(lanes: Vec<Vec<Command>>) -> Result<u64, String> {
+    let count = lanes.iter().map(Vec::len).sum::<usize>();
+    let results: Vec<Result<(), String>> = thread::scope(|scope| {
+        let lane = |lane: Vec<Command>| scope.spawn(|| lane.into_iter().try_for_each(in_one_piece));
+        let lanes: Vec<ScopedJoinHandle<'_, _>> = lanes.into_iter().map(lane).collect();
+        lanes.into_iter().map(|lane| lane.join().expect("a lane does not panic")).collect()
+    });
+    let failures: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+    if failures.is_empty() { Ok(count as u64) } else { Err(failures.join("; ")) }
+}
+
+fn in_one_piece(mut command: Command) -> Result<(), String> {
+    let begin = Instant::now();
+    let done = command.output().map_err(|e| not_started(&command, &e))?;
+    let [said, complained] =
+        [&done.stdout, &done.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    let took_s = begin.elapsed().as_secs_f64();
+    println!("$ {}\n{said}{complained}-- {took_s:.1} s", show(&command));
+    judge(&command, done.status)
+}
+
+/// Programs to run side by side if each core can have so many, because they mostly wait.
+pub fn per_core(programs: usize) -> String {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    (cores * programs).to_string()
 }
 
 /// Runs to the end, passes output through and shows every line of standard output to `see`.
@@ -94,7 +126,9 @@ pub fn show(command: &Command) -> String {
     let program = program.file_name().filter(|_| outside).unwrap_or(program.as_os_str());
     let words = std::iter::once(program).chain(command.get_args());
     let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    line.replace(&format!("{}/", root.display()), "")
+    let folder = command.get_current_dir().filter(|folder| *folder != root);
+    let there = folder.map_or(String::new(), |folder| format!("cd {} && ", folder.display()));
+    (there + &line).replace(&format!("{}/", root.display()), "")
 }
 
 fn announce(command: &Command) {
@@ -103,4 +137,30 @@ fn announce(command: &Command) {
 
 fn not_started(command: &Command, error: &std::io::Error) -> String {
     format!("cannot start {}: {error}", show(command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(status: u8) -> Command {
+        command("sh", &["-c", &format!("exit {status}")])
+    }
+
+    #[test]
+    fn a_lane_ends_at_its_first_failure_and_each_lane_is_heard() {
+        assert_eq!(side_by_side(vec![vec![exit(0), exit(0)], vec![exit(0)]]), Ok(3));
+        let lanes = vec![vec![exit(3), exit(4)], vec![exit(0), exit(5)], vec![exit(0)]];
+        let why = side_by_side(lanes).unwrap_err();
+        let named = [3, 4, 5].map(|status| why.contains(&format!("exit {status}")));
+        assert_eq!(named, [true, false, true], "{why}");
+    }
+
+    #[test]
+    fn a_command_in_another_folder_is_shown_with_it() {
+        let mut vet = command("go", &["vet"]);
+        assert_eq!(show(&vet), "go vet");
+        vet.current_dir(paths::root().join("clients/go"));
+        assert_eq!(show(&vet), "cd clients/go && go vet");
+    }
 }

@@ -4,7 +4,7 @@
 //! steps that need the program wait for it. Everything is built with one profile and one set of
 //! features, because compiling a crate twice took most of the time of a change.
 
-use crate::process::{cargo, command, judge, limited, show, start, watch};
+use crate::process::{cargo, command, judge, limited, per_core, show, start, watch};
 use crate::report::{Count, Outcome, Report, libtest_count, pytest_count};
 use crate::{clients, deny, docs, paths, setup, simulation, site, tidy};
 use std::process::Command;
@@ -26,7 +26,7 @@ const BLACK_BOX_PER_CORE: usize = 3;
 
 /// The specification of the order across shards is built separately: its checker requires features
 /// of common crates that the program does without, and all of these would be compiled twice.
-const APART: &str = "claret-order-spec";
+pub const APART: &str = "claret-order-spec";
 
 /// Runs the steps. The last line of output is `N passed, N failed`.
 pub fn run() -> Result<(), String> {
@@ -132,8 +132,7 @@ fn black_box() -> Result<Outcome, String> {
     if present.is_empty() {
         return Ok(Outcome::NotRun(format!("there is no {}", folders.join(" or "))));
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let side_by_side = (cores * BLACK_BOX_PER_CORE).to_string();
+    let side_by_side = per_core(BLACK_BOX_PER_CORE);
     let mut pytest = command(setup::python()?, &["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
     pytest.args(["--durations=15", "--dist", "worksteal", "-n", &side_by_side]).args(&present);
     pytest.env("CLARET_BIN", paths::claret());

@@ -5,11 +5,15 @@ import time
 
 from .agents import AgentError
 from .compare import Mismatch, check_answer
-from .load import Load
+from .follow import Follow
+from .load import AGAIN_S, Load
 from .server import Servers, ServerError
 
 # Seconds until a request must be answered, or a transaction paused.
 ANSWER_S = 20
+
+# Fields of a step that are no part of its request.
+ABOUT_ANSWER = frozenset(["expect", "error", "start", "within"])
 
 
 class Failure(Exception):
@@ -87,7 +91,9 @@ class Play:
     def _step(self, number, step):
         if "do" in step:
             call = self._agent.send(self._ready(step))
-            if "start" in step:
+            if "within" in step:
+                self._check(number, step, self._until_expected(step, call))
+            elif "start" in step:
                 self._calls[step["start"]] = call
             else:
                 self._check(number, step, call)
@@ -112,18 +118,35 @@ class Play:
             report = Load(self._agent, self._servers, step["load"]).run()
             if report:
                 raise Failure(number, step, report)
+        elif "follow" in step:
+            report = Follow(self._agent, self._servers, step["follow"]).run()
+            if report:
+                raise Failure(number, step, report)
         else:
             raise Failure(number, step, "the runner does not know such a step")
 
     def _ready(self, step):
         """The request of a step as the agent gets it."""
-        request = {key: step[key] for key in step if key not in ("expect", "error", "start")}
+        request = {key: step[key] for key in step if key not in ABOUT_ANSWER}
         if "addresses" in request:
             request["addresses"] = [self._servers.address(name) for name in request["addresses"]]
-        for option in ("tls", "password_file"):
+        for option in ("tls", "certificate", "certificate_key", "password_file"):
             if option in request:
                 request[option] = self._servers.file(request[option])
         return request
+
+    def _until_expected(self, step, call):
+        """The last of the calls that repeat a request until its answer is the expected one."""
+        until = time.monotonic() + step["within"] / 1000
+        while time.monotonic() < until:
+            answer = call.wait_answer(ANSWER_S)
+            try:
+                check_answer(answer or {}, step, self._kept)
+                break
+            except Mismatch:
+                time.sleep(AGAIN_S)
+                call = self._agent.send(self._ready(step))
+        return call
 
     def _check(self, number, step, call):
         answer = call.wait_answer(ANSWER_S)

@@ -22,8 +22,10 @@ READY_S = 30
 STATUS_S = 5
 HOST = "127.0.0.1"
 SHARDS = 2
-# Ports below those of outgoing connections on Linux, macOS and Windows.
+# Ports below those of outgoing connections on Linux, macOS and Windows. Each is given once: stories run side
+# by side, and a client of one must not find the server of another at the port of its own that was killed.
 PORTS = range(16_000, 32_000)
+UNUSED = iter(random.sample(PORTS, len(PORTS)))
 # Names of the machines of a cluster.
 MACHINES = ("one", "two", "three")
 # How long a request waits in a cluster for its shard to have a leader.
@@ -41,11 +43,11 @@ def free_port():
 
     While a server is down, a client that tries to reach it could otherwise be given its port.
     """
-    while True:
-        port = random.choice(PORTS)
+    for port in UNUSED:
         with socket.socket() as listener, contextlib.suppress(OSError):
             listener.bind((HOST, port))
             return port
+    raise ServerError("no port is left")
 
 
 class Server:
@@ -148,7 +150,7 @@ class Servers:
             if story["machines"]:
                 self._start_cluster()
             elif story["tls"]:
-                self._start_with_tls()
+                self._start_with_tls(story["tls"] == "mutual")
             else:
                 self._add("server").start()
         except BaseException:
@@ -177,11 +179,14 @@ class Servers:
                 raise ServerError(f"the cluster has no leaders: {leaders}\n{self.last_words()}")
             time.sleep(0.1)
 
-    def _start_with_tls(self):
-        Authority(self.folder / "stranger")
-        Authority(self.folder / "authority").issue("server")
-        port, stem = free_port(), self.folder / "authority" / "server"
+    def _start_with_tls(self, mutual):
+        for name in ("stranger", "authority"):
+            authority = Authority(self.folder / name)
+            authority.issue("client")
+        authority.issue("server")
+        port, stem = free_port(), authority.folder / "server"
         files = [f'cert = "{stem}.pem"', f'key = "{stem}.key"']
+        files += [f'client_ca = "{authority.certificate}"'] if mutual else []
         self._add("server", "\n".join(["[tls]", f"port = {port}", *files])).start()
         self._addresses["server"] = f"{HOST}:{port}"
 
@@ -224,9 +229,13 @@ class Servers:
         return self._addresses[name[1:]] if name.startswith("$") else name
 
     def file(self, name):
-        """The path for the name of a file in a story: `$authority`, or one that it has written."""
-        known = {"authority": "authority/ca.pem", "stranger": "stranger/ca.pem"}
-        return str(self.folder / known.get(name[1:], name[1:]))
+        """The path for the name of a file in a story: `$authority`, `$authority.client`, the key of
+        that, `$authority.key`, the same of `$stranger`, or one that it has written."""
+        authority, _, of = name[1:].partition(".")
+        if authority not in ("authority", "stranger"):
+            return str(self.folder / name[1:])
+        files = {"": "ca.pem", "client": "client.pem", "key": "client.key"}
+        return str(self.folder / authority / files[of])
 
     def write(self, name, text):
         """Writes a file."""

@@ -38,6 +38,7 @@ type agent struct {
 	clients names[*claret.DB]
 	locks   names[lock]
 	kept    names[kept]
+	caches  names[*claret.Cache]
 }
 
 // names are things by name.
@@ -98,6 +99,8 @@ func (a *agent) carryOut(ctx context.Context, asked request, under *call) (any, 
 		return nil, nil
 	case "unlock", "held", "fenced", "stop_renewing", "proclaim", "resign", "enter", "give_back":
 		return a.withLock(ctx, asked)
+	case "cached", "cache_stats", "close_cache":
+		return a.withCache(ctx, asked)
 	}
 	db, err := a.clients.get(asked.Client)
 	if err != nil {
@@ -159,6 +162,10 @@ func (a *agent) withClient(
 		return map[string]any{"value": plain(value), "token": section.Token()}, err
 	case "define", "migrate", "operate":
 		return operate(ctx, db, asked)
+	case "cache":
+		limits := claret.CacheOptions{MaxEntries: asked.Entries, MaxReplyBytes: asked.ReplyBytes}
+		a.caches.put(asked.As, db.Cache(limits))
+		return nil, nil
 	}
 	return nil, fmt.Errorf("this agent does not know %q", asked.Do)
 }
@@ -220,6 +227,24 @@ func (a *agent) withLock(ctx context.Context, asked request) (any, error) {
 	return nil, err
 }
 
+func (a *agent) withCache(ctx context.Context, asked request) (any, error) {
+	cache, err := a.caches.get(asked.Cache)
+	if err != nil {
+		return nil, err
+	}
+	switch asked.Do {
+	case "cache_stats":
+		stats := cache.Stats()
+		return map[string]any{"hits": stats.Hits, "misses": stats.Misses, "dropped": stats.Dropped}, nil
+	case "close_cache":
+		return nil, cache.Close()
+	}
+	// A command without a key gets an empty one, and is refused.
+	words := append(asked.Words, "")
+	value, err := cache.Read(ctx, words[0], words[1], anys(asked.Words[min(2, len(asked.Words)):])...)
+	return noNil(value, err)
+}
+
 func (a *agent) granted(as string, held held, db *claret.DB) any {
 	a.locks.put(as, lock{held, db})
 	return map[string]any{"token": held.Token()}
@@ -261,12 +286,23 @@ func connect(asked request) (*claret.DB, error) {
 		options.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
 		options.TLS.RootCAs.AppendCertsFromPEM(text)
 	}
+	if asked.Certificate != "" {
+		own, err := tls.LoadX509KeyPair(asked.Certificate, asked.CertificateKey)
+		if err != nil {
+			return nil, err
+		}
+		options.TLS.Certificates = []tls.Certificate{own}
+	}
 	return claret.Connect(options)
 }
 
 // reply is the reply of a command, nil among them.
 func reply(command *redis.Cmd) (any, error) {
-	value, err := command.Result()
+	return noNil(command.Result())
+}
+
+// noNil is a reply whose absence is no error.
+func noNil(value any, err error) (any, error) {
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}

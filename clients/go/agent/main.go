@@ -15,43 +15,49 @@ import (
 // offers are the requests and options that the agent has.
 const offers = "hello open close command run resume cancel batch guards dispatch lock unlock held " +
 	"fenced stop_renewing campaign proclaim resign leader observe barrier retained enter give_back " +
-	"define migrate operate section once addresses near next tls password_file closed"
+	"define migrate operate section once addresses near next tls certificate password_file closed " +
+	"cache cached cache_stats close_cache"
 
 // request is one line of the runner. Fields that a request does not have are empty.
 type request struct {
-	ID         int64       `json:"id"`
-	Do         string      `json:"do"`
-	Client     string      `json:"client"`
-	Addresses  []string    `json:"addresses"`
-	TLS        string      `json:"tls"`
-	Username   string      `json:"username"`
-	Password   string      `json:"password_file"`
-	Words      []string    `json:"words"`
-	Options    runOptions  `json:"options"`
-	Body       []step      `json:"body"`
-	Request    int64       `json:"request"`
-	Commands   [][]string  `json:"commands"`
-	Guards     [][]*string `json:"guards"`
-	Name       string      `json:"name"`
-	As         string      `json:"as"`
-	Lease      int64       `json:"lease"`
-	Timeout    *int64      `json:"timeout"`
-	Shared     bool        `json:"shared"`
-	Limit      int         `json:"limit"`
-	Owner      string      `json:"owner"`
-	Detect     bool        `json:"detect"`
-	Near       bool        `json:"near"`
-	Next       bool        `json:"next"`
-	Lock       string      `json:"lock"`
-	Value      string      `json:"value"`
-	Election   string      `json:"election"`
-	Count      int         `json:"count"`
-	Parties    int         `json:"parties"`
-	Retained   string      `json:"retained"`
-	Definition string      `json:"definition"`
-	Key        string      `json:"key"`
-	Operation  string      `json:"operation"`
-	Arguments  []string    `json:"arguments"`
+	ID             int64       `json:"id"`
+	Do             string      `json:"do"`
+	Client         string      `json:"client"`
+	Addresses      []string    `json:"addresses"`
+	TLS            string      `json:"tls"`
+	Certificate    string      `json:"certificate"`
+	CertificateKey string      `json:"certificate_key"`
+	Username       string      `json:"username"`
+	Password       string      `json:"password_file"`
+	Words          []string    `json:"words"`
+	Options        runOptions  `json:"options"`
+	Body           []step      `json:"body"`
+	Request        int64       `json:"request"`
+	Commands       [][]string  `json:"commands"`
+	Guards         [][]*string `json:"guards"`
+	Name           string      `json:"name"`
+	As             string      `json:"as"`
+	Lease          int64       `json:"lease"`
+	Timeout        *int64      `json:"timeout"`
+	Shared         bool        `json:"shared"`
+	Limit          int         `json:"limit"`
+	Owner          string      `json:"owner"`
+	Detect         bool        `json:"detect"`
+	Near           bool        `json:"near"`
+	Next           bool        `json:"next"`
+	Lock           string      `json:"lock"`
+	Value          string      `json:"value"`
+	Election       string      `json:"election"`
+	Count          int         `json:"count"`
+	Parties        int         `json:"parties"`
+	Retained       string      `json:"retained"`
+	Definition     string      `json:"definition"`
+	Key            string      `json:"key"`
+	Operation      string      `json:"operation"`
+	Arguments      []string    `json:"arguments"`
+	Cache          string      `json:"cache"`
+	Entries        int         `json:"entries"`
+	ReplyBytes     int         `json:"reply_bytes"`
 }
 
 type answer struct {

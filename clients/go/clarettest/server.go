@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,7 +45,8 @@ type Server struct {
 	ended     chan struct{}
 }
 
-// Start starts a server without data, which is killed when the test ends. The arguments are added to
+// Start starts a server without data, which is killed when the test ends; on Linux also when the
+// program of the tests is killed, or ends because of its -timeout. The arguments are added to
 // those of `claret serve`. Its program is that of CLARET_BIN, or else `claret` on PATH; without one
 // the test fails.
 func Start(t testing.TB, arguments ...string) *Server {
@@ -92,12 +94,20 @@ func (s *Server) Restart() {
 	defer func() { _ = log.Close() }()
 	process := exec.Command(s.binary, s.arguments...)
 	process.Stdout, process.Stderr = log, log
-	s.check(process.Start())
-	ended := make(chan struct{})
+	endWithParent(process)
+	begun, ended := make(chan error), make(chan struct{})
 	go func() {
-		_ = process.Wait()
+		// For Linux the thread that has started a process is its parent: it must not end earlier.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := process.Start()
+		begun <- err
+		if err == nil {
+			_ = process.Wait()
+		}
 		close(ended)
 	}()
+	s.check(<-begun)
 	s.process, s.ended = process, ended
 	for until := time.Now().Add(readyMax); !strings.Contains(s.Log()[before:], "is ready"); {
 		select {

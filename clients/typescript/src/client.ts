@@ -4,6 +4,7 @@
  * @module
  */
 
+import { Cache, type CacheOptions } from "./cache/cache.js";
 import { batch, Batch, type BatchOptions, type TokenHolder } from "./calls/batch.js";
 import { Commands, raw } from "./calls/commands.js";
 import { Dispatch } from "./calls/dispatch.js";
@@ -103,6 +104,11 @@ export class Claret extends Commands<"direct"> implements AsyncDisposable {
   dispatch<T>(work?: (dispatch: Dispatch) => Promise<T> | T): Dispatch | Promise<T> {
     const dispatch = new Dispatch(this.#pool);
     return work ? this.#dispatched(dispatch, work) : dispatch;
+  }
+
+  /** Replies to reads, kept in memory until their key is written; see {@link Cache}. */
+  cache(options: CacheOptions = {}): Cache {
+    return new Cache(this.#pool, options);
   }
 
   /** A lock, which is not acquired yet; see {@link Lock}. */

@@ -46,6 +46,9 @@ export class BusyError extends ClaretError {
 
 /** No server could be reached, or the connection broke before the request was sent: no effect. */
 export class ConnectionError extends ClaretError {
+  /** @internal Whether no server was found. */
+  _unreached = false;
+
   override get retryable(): boolean {
     return true;
   }

@@ -5,6 +5,8 @@
  * @module
  */
 
+export { Cache, type CacheOptions } from "./cache/cache.js";
+export type { CacheStats } from "./cache/kept.js";
 export type { Manner } from "./calls/attempt.js";
 export { Batch, type BatchOptions, type Guard, type TokenHolder } from "./calls/batch.js";
 export {

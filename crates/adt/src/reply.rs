@@ -98,7 +98,7 @@ impl Reply {
         matches!(self, Self::Error(_))
     }
 
-    /// Whether this is the error of a command that has had no effect and is to be called again, under the same
+    /// Whether this is the error of a command that has had no effect and is to be called again, under its
     /// request number if it had one.
     pub fn asks_again(&self) -> bool {
         matches!(self, Self::Error(error) if error.code() == "TRYAGAIN")

@@ -91,7 +91,7 @@ pub enum Bench {
     ///   claret bench memory --vs none --scale 0.1
     #[command(verbatim_doc_comment)]
     Memory(MemoryArgs),
-    /// Hot records: the programs that a newcomer writes, beside Redis and PostgreSQL.
+    /// Hot records: the programs that a newcomer writes, beside Redis, PostgreSQL and etcd.
     ///
     /// Every client changes one record of few, over and over, so that clients meet. Every commit is
     /// flushed to the same disk. Tasks, and the programs for them:
@@ -110,7 +110,11 @@ pub enum Bench {
     ///            ours; each script counts: two scripts (claret, redis)
     ///   fetch    move the next job of a queue to the active ones, read it and set its state, or put
     ///            one into the queue if it is empty: a script (claret, redis)
+    ///   auction  bid in an auction that keeps the best bid and the number of bids: an operation of a
+    ///            type, TXN over three keys or over a hash (claret), WATCH, a script (claret, redis),
+    ///            UPDATE (postgres), a read and a Txn that compares the revision (etcd)
     ///
+    /// At the end of each run of auction, the record must have the bids that were acknowledged.
     /// Scripts (eval) have the same text on both servers, are loaded in the beginning and called by
     /// name (EVALSHA). Programs that can abort try again until they commit; a latency contains all
     /// attempts. refused_per_commit is the share of programs that found the item, the token or the
@@ -121,6 +125,7 @@ pub enum Bench {
     ///   claret bench hot --plot hot.svg
     ///   claret bench hot --tasks rewrite --skew one --clients 1,64 --systems claret,redis
     ///   claret bench hot --tasks bucket,release,fetch --systems claret,redis
+    ///   claret bench hot --tasks auction --skew one --clients 1,16,64,256 --plot auction.svg
     #[command(verbatim_doc_comment)]
     Hot(HotArgs),
     /// Pipelined requests of many commands over several shards.

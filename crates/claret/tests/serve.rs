@@ -370,6 +370,9 @@ async fn clients_in_rust_hand_a_lock_on_to_the_named_successor() {
         let refused = client.lock("other", options).await;
         assert!(matches!(refused, Err(Error::Refused(line)) if line.contains("NEXT")));
     }
+    let refused = client.campaign("jobs", "a:1", options.clone()).await;
+    assert!(matches!(refused, Err(Error::Refused(line)) if line.contains("election")));
+    let options = LockOptions { next: false, ..options };
     let leader = client.campaign("jobs", "a:1", options).await.unwrap();
     let mut tx = client.begin(client::TxOptions::default()).await.unwrap();
     leader.require_in(&mut tx).await.unwrap();

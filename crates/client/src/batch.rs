@@ -36,7 +36,9 @@ impl<'c> Pipeline<'c> {
         let mut bytes = Vec::new();
         self.commands.iter().for_each(|command| command.encode(&mut bytes));
         let harmless = !self.commands.iter().any(Command::writes);
-        let replies = self.client.call_in_order(&bytes, self.commands.len(), harmless).await?;
+        let waits = self.commands.iter().any(Command::waits);
+        let count = self.commands.len();
+        let replies = self.client.call_in_order(&bytes, count, harmless, waits).await?;
         Ok(replies.into_iter().map(checked).collect())
     }
 }
@@ -123,7 +125,7 @@ impl<'c> Batch<'c> {
         }
         let mut attempts = Attempts::new(&self.client.options().retry);
         loop {
-            match self.client.call(&bytes, replies, false).await.and_then(decided) {
+            match self.client.call(&bytes, replies, false, false).await.and_then(decided) {
                 Err(error) if error.is_transient() => attempts.pause(error).await?,
                 result => return result,
             }

@@ -23,6 +23,10 @@ pub struct Options {
     pub retry: RetryPolicy,
     /// Longest time for opening a connection.
     pub connect_timeout: Duration,
+    /// Longest time for a reply, after which the connection counts as broken: what was sent may have
+    /// taken effect. Waits for locks and the like, and commands that block, last longer by the time
+    /// that they are told to wait. `None` waits for ever.
+    pub reply_timeout: Option<Duration>,
     /// Most concurrent transactions; further ones wait.
     pub transactions_max: usize,
     /// Whether transactions and batches carry request numbers, so that one whose reply is lost
@@ -40,6 +44,7 @@ impl Default for Options {
         Self {
             retry: RetryPolicy::default(),
             connect_timeout: Duration::from_secs(5),
+            reply_timeout: Some(Duration::from_secs(60)),
             transactions_max: 16,
             request_numbers: true,
             password_file: None,
@@ -98,12 +103,30 @@ pub(crate) struct SlotGuard {
 }
 
 impl SlotGuard {
-    /// Sends bytes over the slot's connection and waits for the replies. The connection is opened
-    /// if there is none, and closed if it breaks or the caller stops waiting.
+    /// Sends bytes over the slot's connection and waits for the replies, for the client's time-out.
+    /// The connection is opened if there is none, and closed if it breaks or the caller stops
+    /// waiting.
     pub async fn exchange(&mut self, bytes: &[u8], replies: usize) -> Result<Vec<ClientReply>> {
+        self.exchange_waiting(bytes, replies, Some(Duration::ZERO)).await
+    }
+
+    /// [`SlotGuard::exchange`] of commands that are told to wait for so long; `None` is for ever.
+    pub async fn exchange_waiting(
+        &mut self,
+        bytes: &[u8],
+        replies: usize,
+        wait: Option<Duration>,
+    ) -> Result<Vec<ClientReply>> {
         self.open().await?;
         let mut connection = self.connection.take().ok_or(Error::Ended)?;
-        let replies = connection.exchange(bytes, replies).await?;
+        let limit = wait.zip(self.client.inner.options.reply_timeout);
+        let told = connection.exchange(bytes, replies);
+        let replies = match limit.map(|(wait, patience)| wait.saturating_add(patience)) {
+            None => told.await?,
+            Some(limit) => {
+                tokio::time::timeout(limit, told).await.map_err(|_| no_reply(limit))??
+            }
+        };
         self.connection = Some(connection);
         Ok(replies)
     }
@@ -118,6 +141,11 @@ impl SlotGuard {
         }
         Ok(())
     }
+}
+
+/// The error for replies that did not come in time.
+fn no_reply(limit: Duration) -> Error {
+    Error::Disconnected(format!("there was none in {limit:?}"))
 }
 
 impl Deref for SlotGuard {
@@ -249,17 +277,19 @@ impl Client {
     }
 
     /// Sends encoded commands over the shared connection. Attempts that had no effect are repeated;
-    /// those that may have had one only if the commands are `harmless`.
+    /// those that may have had one only if the commands are `harmless`. The client's time-out does not
+    /// count if one `waits`.
     pub(crate) async fn call(
         &self,
         bytes: &[u8],
         replies: usize,
         harmless: bool,
+        waits: bool,
     ) -> Result<Vec<ClientReply>> {
         let mut attempts = Attempts::new(&self.inner.options.retry);
         loop {
             let result = match self.mux().await {
-                Ok(mux) => mux.call(bytes.to_vec(), replies).await,
+                Ok(mux) => mux.call(bytes.to_vec(), replies, waits).await,
                 Err(error) => Err(error),
             };
             match result {
@@ -280,7 +310,7 @@ impl Client {
         command.encode(&mut bytes);
         let mut attempts = Attempts::new(&self.inner.options.retry);
         loop {
-            let replies = self.call(&bytes, 1, !command.writes()).await?;
+            let replies = self.call(&bytes, 1, !command.writes(), command.waits()).await?;
             let reply = replies.into_iter().next().unwrap_or(ClientReply::Nil);
             match checked(reply) {
                 Err(error) if error.is_transient() => attempts.pause(error).await?,
@@ -351,11 +381,13 @@ impl Client {
         bytes: &[u8],
         replies: usize,
         harmless: bool,
+        waits: bool,
     ) -> Result<Vec<ClientReply>> {
         let mut attempts = Attempts::new(&self.inner.options.retry);
         let mut slot = self.slot().await?;
+        let wait = (!waits).then_some(Duration::ZERO);
         loop {
-            match slot.exchange(bytes, replies).await {
+            match slot.exchange_waiting(bytes, replies, wait).await {
                 Err(error) if error.may_be_sent_again(harmless) => attempts.pause(error).await?,
                 result => return result,
             }

@@ -3,12 +3,16 @@
 use crate::error::{Error, Result};
 use wire::resp::ClientReply;
 
+/// Commands on no key whose reply may take as long as they say.
+const WAITING: [&str; 2] = ["WAIT", "WAITAOF"];
+
 /// A command: words that are encoded as they are added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     words: usize,
     body: Vec<u8>,
     writes: bool,
+    waits: bool,
 }
 
 impl Command {
@@ -17,7 +21,11 @@ impl Command {
         let spec = adt::record::command(name.to_ascii_lowercase().as_bytes());
         // A command that this client does not know is treated as a write, which is always safe.
         let writes = spec.is_none_or(|spec| !spec.flags.has(adt::Flags::READ));
-        Self { words: 0, body: Vec::new(), writes }.arg(name)
+        let waits = spec.map_or_else(
+            || WAITING.iter().any(|waiting| name.eq_ignore_ascii_case(waiting)),
+            |spec| spec.flags.has(adt::Flags::BLOCKING),
+        );
+        Self { words: 0, body: Vec::new(), writes, waits }.arg(name)
     }
 
     /// The command that assigns a request number to the commands behind it.
@@ -61,12 +69,17 @@ impl Command {
     /// Puts the words of `prefix` before this command's own.
     pub(crate) fn behind(self, prefix: Self) -> Self {
         let body = [prefix.body, self.body].concat();
-        Self { words: prefix.words + self.words, body, writes: self.writes }
+        Self { words: prefix.words + self.words, body, ..self }
     }
 
     /// Whether the command may change data.
     pub fn writes(&self) -> bool {
         self.writes
+    }
+
+    /// Whether the reply may take as long as the command says.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
     }
 
     /// Appends the bytes to send.

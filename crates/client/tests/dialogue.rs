@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// One step of the script of a connection: the expected words and the answer.
 #[derive(Clone, Copy)]
 enum Act {
-    /// Expects commands in one go and answers.
+    /// Expects commands in one go and answers; an empty answer is none.
     Answer(&'static [&'static str], &'static str),
     /// Expects commands and closes the connection.
     Vanish(&'static [&'static str]),
@@ -100,9 +100,18 @@ fn spoken(bytes: &[u8]) -> Vec<String> {
     commands
 }
 
-async fn client(url: &str) -> Client {
+fn options() -> Options {
     let retry = RetryPolicy { first_pause: Duration::from_micros(10), ..RetryPolicy::default() };
-    let options = Options { retry, transactions_max: 1, ..Options::default() };
+    Options { retry, transactions_max: 1, ..Options::default() }
+}
+
+async fn client(url: &str) -> Client {
+    Client::connect_with(url, options()).await.expect("the server listens")
+}
+
+/// A client that waits for replies for a tenth of a second.
+async fn impatient(url: &str) -> Client {
+    let options = Options { reply_timeout: Some(Duration::from_millis(100)), ..options() };
     Client::connect_with(url, options).await.expect("the server listens")
 }
 
@@ -448,13 +457,89 @@ async fn the_first_address_that_answers_is_used_until_the_client_is_closed() {
 }
 
 #[tokio::test]
+async fn a_write_whose_reply_does_not_come_in_time_may_have_happened() {
+    // The shared connection is silent.
+    let (url, wrong) = reciter(Vec::new()).await;
+    let client = impatient(&url).await;
+    let added = client.send::<i64>(Command::new("INCRBY").arg("n").arg(1)).await;
+    assert!(matches!(&added, Err(error) if error.maybe_committed()), "{added:?}");
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_read_without_a_reply_in_time_is_sent_again_over_another_connection() {
+    const READ: &[&str] = &["CLIENT ORDER OFF", "GET x"];
+    let (url, wrong) = reciter(vec![vec![Act::Answer(READ, "+OK\r\n$1\r\n7\r\n")]]).await;
+    let client = impatient(&url).await;
+    assert_eq!(client.get::<i64>("x").await, Ok(Some(7)));
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_batch_without_replies_in_time_is_sent_again_under_its_number() {
+    const BATCH: &[&str] = &["CLIENT REQUEST me0 1", "MULTI", "INCRBY n 1", "EXEC"];
+    let again = Act::Answer(BATCH, "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:5\r\n");
+    let (url, wrong) = reciter(vec![vec![Act::Answer(BATCH, "")], vec![again]]).await;
+    let client = impatient(&url).await;
+    let sum = client.batch().then(Command::new("INCRBY").arg("n").arg(1)).commit_last().await;
+    assert_eq!(sum, Ok(5));
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_commit_without_a_reply_in_time_is_asked_for() {
+    const ASK: &[&str] = &["TXN RESOLVE me0 1"];
+    let silent = vec![Act::Answer(FIRST, "+OK\r\n+OK\r\n+QUEUED\r\n:7\r\n"), Act::Answer(LAST, "")];
+    let (url, wrong) = reciter(vec![silent, vec![Act::Answer(ASK, ":1\r\n")]]).await;
+    assert_eq!(size_and_add(&impatient(&url).await).await, Ok(7));
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_command_that_blocks_may_take_as_long_as_it_says() {
+    const BLOCKS: &[&str] = &["BLPOP jobs 0"];
+    let (url, wrong) = reciter(vec![vec![Act::Answer(BLOCKS, "")]]).await;
+    let mut dispatch = impatient(&url).await.dispatch().await.expect("a connection");
+    let blocking = Command::new("BLPOP").arg("jobs").arg(0);
+    let popped = dispatch.send::<ClientReply>(blocking).await.expect("it is sent");
+    let early = tokio::time::timeout(Duration::from_millis(400), popped).await;
+    assert!(early.is_err(), "{early:?}");
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_release_whose_reply_was_lost_has_the_same_answer_again() {
+    const ASK: &[&str] = &["CLIENT REQUEST mew0 1", "LOCK.ACQUIRE lock LEASE 30000 OWNER me"];
+    const RELEASE: &[&str] = &["CLIENT REQUEST mew0 2", "LOCK.RELEASE lock 7"];
+    for (answer, held) in [("+OK\r\n:1\r\n", true), ("+OK\r\n:0\r\n", false)] {
+        let first = vec![Act::Answer(ASK, "+OK\r\n:7\r\n"), Act::Vanish(RELEASE)];
+        let (url, wrong) = reciter(vec![first, vec![Act::Answer(RELEASE, answer)]]).await;
+        let options = LockOptions { owner: "me".to_owned(), ..Default::default() };
+        let lock = client(&url).await.lock("lock", options).await.expect("granted");
+        assert_eq!(lock.release().await, Ok(held));
+        assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn an_arrival_on_its_way_to_the_log_counts_although_its_time_is_over() {
+    const ASK: &[&str] = &["CLIENT REQUEST mew0 1", "LOCK.RELEASE step 0"];
+    for (answer, wanted) in [("+OK\r\n:9\r\n", Ok(9)), ("+OK\r\n:0\r\n", Err(Error::NotAcquired))] {
+        let owner = LockOptions::default().owner;
+        let wait = format!("BARRIER.WAIT step 3 OWNER {owner}");
+        let wait: &'static [&'static str] = vec!["CLIENT REQUEST mew0 1", wait.leak()].leak();
+        let script = vec![Act::Answer(wait, "+OK\r\n$-1\r\n"), Act::Answer(ASK, answer)];
+        let (url, wrong) = reciter(vec![script]).await;
+        assert_eq!(client(&url).await.barrier("step", 3, None).await, wanted);
+        assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
 async fn a_lock_request_with_next_says_so_and_waits_at_least_briefly() {
     const ASK: &[&str] =
         &["CLIENT REQUEST mew0 1", "LOCK.ACQUIRE lock LEASE 30000 OWNER me TIMEOUT 1 NEXT"];
-    const CAMPAIGN: &[&str] =
-        &["CLIENT REQUEST mew0 2", "ELECTION.CAMPAIGN jobs a:1 LEASE 30000 OWNER me TIMEOUT 1"];
-    let script = vec![Act::Answer(ASK, "+OK\r\n:7\r\n"), Act::Answer(CAMPAIGN, "+OK\r\n$-1\r\n")];
-    let (url, wrong) = reciter(vec![script]).await;
+    let (url, wrong) = reciter(vec![vec![Act::Answer(ASK, "+OK\r\n:7\r\n")]]).await;
     let client = client(&url).await;
     let timeout = Some(Duration::ZERO);
     // A request that does not wait cannot be part of a deadlock cycle, whatever its options.
@@ -462,8 +547,11 @@ async fn a_lock_request_with_next_says_so_and_waits_at_least_briefly() {
     let detecting = LockOptions { detect: true, ..options.clone() };
     let lock = client.lock("lock", detecting).await.expect("granted");
     assert_eq!(lock.token(), 7);
-    let elected = client.campaign("jobs", "a:1", options).await.err();
-    assert_eq!(elected, Some(Error::NotAcquired));
+    let near = LockOptions { near: true, next: false, ..options.clone() };
+    for wrong in [options, near] {
+        let refused = client.campaign("jobs", "a:1", wrong).await.err();
+        assert!(matches!(&refused, Some(Error::Refused(_))), "{refused:?}");
+    }
     // The server is not asked, because it would not answer for such a lock.
     let mut tx = client.begin(TxOptions::default()).await.expect("it says nothing yet");
     let refused = lock.require_in(&mut tx).await;

@@ -12,14 +12,25 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// State that all connections share; they are tasks of one thread.
-struct Shared {
+pub struct Shared {
     start: Instant,
-    rng: RefCell<Rng>,
-    recorder: RefCell<Recorder>,
+    /// Source of the random choices.
+    pub rng: RefCell<Rng>,
+    /// Events of the measured window.
+    pub recorder: RefCell<Recorder>,
+    /// Number of kinds of transactions.
+    kinds: usize,
 }
 
 impl Shared {
-    fn now_ns(&self) -> u64 {
+    /// Creates the state; nothing counts yet.
+    pub fn new(seed: u64, kinds: usize) -> Self {
+        let recorder = RefCell::new(Recorder::new(kinds, u64::MAX));
+        Self { start: Instant::now(), rng: RefCell::new(Rng::new(seed)), recorder, kinds }
+    }
+
+    /// Nanoseconds since the start.
+    pub fn now_ns(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
 
@@ -38,22 +49,38 @@ impl Shared {
     }
 }
 
+/// Text of an error.
+pub fn told(status: tonic::Status) -> String {
+    format!("etcd answered: {status}")
+}
+
 async fn put(connection: &mut Connection, number: u64) -> Result<(), String> {
     let key = key("key", number).into_bytes();
-    connection.put(key, VALUE.to_vec()).await.map_err(|status| format!("etcd answered: {status}"))
+    connection.put(key, VALUE.to_vec()).await.map_err(told)
 }
 
 async fn read(connection: &mut Connection, number: u64) -> Result<(), String> {
     let key = key("key", number);
-    let found = connection.get(key.clone().into_bytes()).await;
-    match found.map_err(|status| format!("etcd answered: {status}"))? {
-        Some(value) if value == VALUE => Ok(()),
+    match connection.get(key.clone().into_bytes()).await.map_err(told)? {
+        Some(pair) if pair.value == VALUE => Ok(()),
         Some(_) => Err(format!("{key} has another value than the one that was put")),
         None => Err(format!("{key} is missing; FILL puts all keys")),
     }
 }
 
-/// Opens the connections, spread over the machines, and runs the requested commands.
+/// Opens the connections, spread over the machines.
+///
+/// # Errors
+/// A machine cannot be reached.
+pub async fn connect(load: &Load<'_>, machines: &[SocketAddr]) -> Result<Vec<Connection>, String> {
+    let mut connections = Vec::new();
+    for machine in machines.iter().cycle().take(load.clients as usize) {
+        connections.push(Connection::open(*machine).await?);
+    }
+    Ok(connections)
+}
+
+/// Opens the connections and runs the requested commands.
 ///
 /// # Errors
 /// A machine cannot be reached, or an answer is wrong.
@@ -62,33 +89,41 @@ pub async fn run(
     machines: &[SocketAddr],
     processes: &[u32],
 ) -> Result<Sample, String> {
-    let mut connections = Vec::new();
-    for machine in machines.iter().cycle().take(load.clients as usize) {
-        connections.push(Connection::open(*machine).await?);
-    }
+    let connections = connect(load, machines).await?;
     if load.command == "FILL" {
         return fill(connections).await.map(|()| Sample::default());
     }
-    let shared = Rc::new(Shared {
-        start: Instant::now(),
-        rng: RefCell::new(Rng::new(load.seed)),
-        recorder: RefCell::new(Recorder::new(1, u64::MAX)),
-    });
+    let shared = Rc::new(Shared::new(load.seed, 1));
     let reads = load.command == "GET";
     let mut tasks = JoinSet::new();
     for connection in connections {
         let shared = Rc::clone(&shared);
         tasks.spawn_local(async move { shared.hammer(connection, reads).await });
     }
-    work(&mut tasks, Duration::from_nanos(WARMUP_NS)).await?;
+    let (recorder, elapsed_ns, costs) =
+        measure(&shared, &mut tasks, WARMUP_NS, load.seconds, processes).await?;
+    Ok(Sample::new(&recorder, 1, elapsed_ns, costs))
+}
+
+/// Lets the connections work for the warm-up, then for the measured time; returns the events of that
+/// time, how long it was in nanoseconds, and the costs before and after.
+///
+/// # Errors
+/// One of the connections has failed.
+pub async fn measure(
+    shared: &Shared,
+    tasks: &mut JoinSet<Result<(), String>>,
+    warmup_ns: u64,
+    seconds: f64,
+    processes: &[u32],
+) -> Result<(Recorder, u64, (Costs, Costs)), String> {
+    work(tasks, Duration::from_nanos(warmup_ns)).await?;
     let before = Costs::now(processes);
     let from_ns = shared.now_ns();
-    shared.recorder.replace(Recorder::new(1, from_ns));
-    work(&mut tasks, Duration::from_secs_f64(load.seconds)).await?;
-    let elapsed_ns = shared.now_ns() - from_ns;
-    let costs = (before, Costs::now(processes));
-    let sample = Sample::new(&shared.recorder.borrow(), 1, elapsed_ns, costs);
-    Ok(sample)
+    shared.recorder.replace(Recorder::new(shared.kinds, from_ns));
+    work(tasks, Duration::from_secs_f64(seconds)).await?;
+    let recorder = shared.recorder.replace(Recorder::new(shared.kinds, u64::MAX));
+    Ok((recorder, shared.now_ns() - from_ns, (before, Costs::now(processes))))
 }
 
 /// Lets the connections work for this long. They end only on an error.

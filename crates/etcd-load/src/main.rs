@@ -1,9 +1,10 @@
-//! Load generator for etcd, used by `claret bench ops --vs etcd`, and its sessions for `claret
-//! bench locks` and `claret bench smoke`.
+//! Load generator for etcd, used by `claret bench ops --vs etcd` and by the auction of `claret bench
+//! hot`, and its sessions for `claret bench locks` and `claret bench smoke`.
 //!
 //! It is a program of its own because etcd speaks gRPC, whose libraries a build of the server
 //! should not need. One thread drives all connections, as for the other side of the comparison.
 
+mod auction;
 mod load;
 mod messages;
 mod mutex;
@@ -14,8 +15,9 @@ mod sessions;
 use bench::coordination::args::ETCD_MUTEX;
 use bench::coordination::generator::run as generate;
 use bench::coordination::services::tasks::{Done, Task, carry_out};
-use bench::load::sample::{Load, Sample};
+use bench::load::sample::Load;
 use clap::{Args, Parser};
+use serde::Serialize;
 use sessions::Sessions;
 use std::error::Error;
 use std::io::{BufRead, Write};
@@ -28,6 +30,8 @@ use std::process::ExitCode;
 enum Options {
     /// A closed loop of requests; prints one JSON document with the results.
     Ops(OpsOptions),
+    /// A closed loop of bids in auctions; prints one JSON document with the results.
+    Auction(AuctionOptions),
     /// Sessions that carry out tasks: prints a line when they have begun, then, for each line of
     /// JSON with a task, one with its result.
     Tasks(TasksOptions),
@@ -42,6 +46,27 @@ struct OpsOptions {
     /// Client addresses of the members, separated by commas; connections are spread over them.
     #[arg(long, value_delimiter = ',', required = true)]
     machines: Vec<SocketAddr>,
+    #[command(flatten)]
+    load: LoadOptions,
+}
+
+#[derive(Args, Debug)]
+struct AuctionOptions {
+    /// Client address of the member.
+    #[arg(long)]
+    machine: SocketAddr,
+    /// Number of auctions.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    records: u32,
+    /// Exponent of the power law by which they are popular; 0 if all are alike.
+    #[arg(long, default_value_t = 0.0)]
+    exponent: f64,
+    #[command(flatten)]
+    load: LoadOptions,
+}
+
+#[derive(Args, Debug)]
+struct LoadOptions {
     /// Number of connections.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     clients: u32,
@@ -56,6 +81,13 @@ struct OpsOptions {
     processes: Vec<u32>,
 }
 
+impl LoadOptions {
+    fn load<'a>(&self, command: &'a str) -> Load<'a> {
+        let Self { clients, seconds, seed, .. } = *self;
+        Load { command, pipeline: 1, clients, seconds, seed }
+    }
+}
+
 #[derive(Args, Debug)]
 struct TasksOptions {
     /// Address of each session's member, separated by commas.
@@ -63,18 +95,13 @@ struct TasksOptions {
     machines: Vec<SocketAddr>,
 }
 
-fn ops(options: &OpsOptions) -> Result<Sample, Box<dyn Error>> {
-    let load = Load {
-        command: &options.command,
-        pipeline: 1,
-        clients: options.clients,
-        seconds: options.seconds,
-        seed: options.seed,
-    };
+/// Runs a load in this thread and prints its result.
+fn print<R: Serialize>(
+    load: impl Future<Output = Result<R, String>>,
+) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let tasks = tokio::task::LocalSet::new();
-    let done = load::run(&load, &options.machines, &options.processes);
-    Ok(tasks.block_on(&runtime, done)?)
+    let result = tokio::task::LocalSet::new().block_on(&runtime, load)?;
+    Ok(say(&serde_json::to_string(&result)?)?)
 }
 
 fn tasks(options: &TasksOptions) -> Result<(), Box<dyn Error>> {
@@ -101,7 +128,13 @@ fn say(line: &str) -> std::io::Result<()> {
 
 fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     match options {
-        Options::Ops(options) => Ok(say(&serde_json::to_string(&ops(options)?)?)?),
+        Options::Ops(OpsOptions { command, machines, load }) => {
+            print(load::run(&load.load(command), machines, &load.processes))
+        }
+        Options::Auction(AuctionOptions { machine, records, exponent, load }) => {
+            let (records, asked) = (*records as usize, load.load("BID"));
+            print(auction::run(&asked, *machine, records, *exponent, &load.processes))
+        }
         Options::Tasks(options) => tasks(options),
     }
 }

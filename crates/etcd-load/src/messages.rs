@@ -113,6 +113,9 @@ pub struct KeyValue {
     /// Revision at which it was created.
     #[prost(int64, tag = "2")]
     pub created: i64,
+    /// Revision at which it was last set.
+    #[prost(int64, tag = "3")]
+    pub modified: i64,
     /// Value of the key.
     #[prost(bytes = "vec", tag = "5")]
     pub value: Vec<u8>,
@@ -157,21 +160,30 @@ pub struct Compare {
     /// Operator: 0 for equal.
     #[prost(int32, tag = "1")]
     pub result: i32,
-    /// Compared field: 1 for the revision at which the key was created.
+    /// Compared field: 1 for the revision at which the key was created, 2 for that at which it was
+    /// last set.
     #[prost(int32, tag = "2")]
     pub target: i32,
     /// The key.
     #[prost(bytes = "vec", tag = "3")]
     pub key: Vec<u8>,
-    /// The revision; 0 if there is no such key.
+    /// The revision of the creation; 0 if there is no such key.
     #[prost(int64, optional, tag = "5")]
     pub created: Option<i64>,
+    /// The revision at which it was last set.
+    #[prost(int64, optional, tag = "6")]
+    pub modified: Option<i64>,
 }
 
 impl Compare {
     /// A comparison that holds if there is no such key.
     pub fn absent(key: Vec<u8>) -> Self {
-        Self { result: 0, target: 1, key, created: Some(0) }
+        Self { result: 0, target: 1, key, created: Some(0), modified: None }
+    }
+
+    /// A comparison that holds if the key was last set at this revision.
+    pub fn unchanged(key: Vec<u8>, revision: i64) -> Self {
+        Self { result: 0, target: 2, key, created: None, modified: Some(revision) }
     }
 }
 
@@ -316,6 +328,8 @@ mod tests {
         assert_eq!(range.encode_to_vec(), b"\x0a\x01k\x38\x01");
         let absent = Compare::absent(b"k".to_vec());
         assert_eq!(absent.encode_to_vec(), b"\x10\x01\x1a\x01k\x28\x00", "the 0 is encoded");
+        let unchanged = Compare::unchanged(b"k".to_vec(), 9);
+        assert_eq!(unchanged.encode_to_vec(), b"\x10\x02\x1a\x01k\x30\x09");
         let watch = WatchCreate { key: b"k".to_vec(), from: 8, watch: 3 };
         let request = WatchRequest { create: Some(watch), cancel: None };
         assert_eq!(request.encode_to_vec(), b"\x0a\x07\x0a\x01k\x18\x08\x38\x03");
@@ -324,9 +338,9 @@ mod tests {
     #[test]
     fn unused_fields_of_answers_are_skipped() {
         // A header, a pair with its revisions, and the number of pairs.
-        let bytes = b"\x0a\x02\x18\x07\x12\x0a\x0a\x01k\x10\x05\x20\x01\x2a\x01v\x20\x01";
+        let bytes = b"\x0a\x02\x18\x07\x12\x0c\x0a\x01k\x10\x05\x18\x06\x20\x01\x2a\x01v\x20\x01";
         let response = RangeResponse::decode(&bytes[..]).expect("valid");
-        let pair = KeyValue { key: b"k".to_vec(), created: 5, value: b"v".to_vec() };
+        let pair = KeyValue { key: b"k".to_vec(), created: 5, modified: 6, value: b"v".to_vec() };
         assert_eq!(response.pairs, [pair]);
         assert_eq!(revision(&response.header), 7);
         let put = PutResponse::decode(&b"\x0a\x02\x18\x07"[..]).expect("valid");

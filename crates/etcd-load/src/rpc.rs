@@ -5,7 +5,7 @@
 //! same machine. For the same reason a request is complete before its first byte is sent: it then
 //! takes one packet, which etcd reads at once, and not two.
 
-use crate::messages::{Call, PutRequest, RangeRequest, WatchRequest, WatchResponse};
+use crate::messages::{Call, KeyValue, PutRequest, RangeRequest, WatchRequest, WatchResponse};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
@@ -137,9 +137,9 @@ impl Connection {
     ///
     /// # Errors
     /// An error of etcd or of the connection.
-    pub async fn get(&mut self, key: Vec<u8>) -> Result<Option<Vec<u8>>, Status> {
+    pub async fn get(&mut self, key: Vec<u8>) -> Result<Option<KeyValue>, Status> {
         let response = self.call(RangeRequest { key, ..RangeRequest::default() }).await?;
-        Ok(response.pairs.into_iter().next().map(|pair| pair.value))
+        Ok(response.pairs.into_iter().next())
     }
 
     /// Sends a request and waits for the answer.

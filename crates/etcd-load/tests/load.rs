@@ -27,6 +27,24 @@ fn puts_and_reads_are_answered_and_counted() {
 }
 
 #[test]
+fn bids_are_all_in_the_auctions_at_the_end() {
+    let program = Path::new(env!("CARGO_BIN_EXE_claret-etcd-load"));
+    let dir = tempfile::tempdir().unwrap();
+    let server = etcd::start(1, dir.path()).unwrap();
+    let run = |clients, records| {
+        let load = Load { command: "BID", pipeline: 1, clients, seconds: 0.3, seed: 7 };
+        etcd::auction(program, &server, records, 1.2, &load).unwrap()
+    };
+    let alone = run(1, 1);
+    assert!(alone.sample.ops > 0 && alone.aborts == 0, "{alone:?}");
+    // Each reads what the others write.
+    let crowd = run(8, 1);
+    assert!(crowd.sample.ops > 0 && crowd.aborts > 0, "{crowd:?}");
+    let spread = run(8, 100);
+    assert!(spread.sample.ops > 0 && spread.refused == 0, "{spread:?}");
+}
+
+#[test]
 fn a_member_that_is_not_there_is_an_error_with_its_address() {
     let program = Path::new(env!("CARGO_BIN_EXE_claret-etcd-load"));
     // No server listens on port 1.

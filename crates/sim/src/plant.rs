@@ -542,10 +542,10 @@ impl Plant {
             (Self::ForgottenRest, Answer::Locked { rests_at, .. }) => *rests_at = None,
             (Self::WrongFate, Answer::Fate(fate)) => *fate = Fate::Void,
             (Self::LostWound, Answer::Notice(Notice::Wound { .. })) => return None,
-            (Self::LostChange, Answer::Notice(Notice::Changed { number, keys, .. })) => {
-                if number.is_multiple_of(3) {
-                    *keys = Arc::from([Blob::from("another key")]);
-                }
+            (Self::LostChange, Answer::Notice(Notice::Changed { number, keys, .. }))
+                if number.is_multiple_of(3) =>
+            {
+                *keys = Arc::from([Blob::from("another key")]);
             }
             (Self::ForgottenMulti, Answer::Notice(Notice::Undecided { .. })) => return None,
             _ => {}

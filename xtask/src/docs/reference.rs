@@ -1,5 +1,5 @@
-//! The reference of all commands as pages: an index, a page for each group of commands, and one for
-//! the lock modes. The binary prints all of it as one text.
+//! The reference of all commands as pages: an index, a page for each group of commands, one on commands
+//! that commute, and one on the lock modes. The binary prints all of it as one text.
 
 /// Folder of the pages; nothing else is in it.
 pub const FOLDER: &str = "docs/reference/commands";
@@ -21,7 +21,7 @@ pub fn pages(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(pages)
 }
 
-/// File of a group, or of the lock modes.
+/// File of a group, or of another page.
 fn file(name: &str) -> String {
     format!("{}.md", name.to_lowercase().replace(' ', "-"))
 }
@@ -32,6 +32,14 @@ fn note(title: &str) -> &'static str {
         "Generated from the command table; [the index](README.md) explains the notation.\n\n"
     } else {
         ""
+    }
+}
+
+/// Subject of a page that has no commands.
+fn about(name: &str) -> &'static str {
+    match name {
+        "Commuting" => "which commands two transactions can call on one key without waiting",
+        _ => "which accesses to one key go ahead beside each other",
     }
 }
 
@@ -48,7 +56,7 @@ fn index(head: &str) -> Result<String, String> {
         let page_of = file(name);
         let commands = match line.split_once("): ") {
             Some((_, commands)) => commands.replace("](#", &format!("]({page_of}#")),
-            None => "which accesses to one key go ahead beside each other".to_owned(),
+            None => about(name).to_owned(),
         };
         page.push_str(&format!("| [{name}]({page_of}) | {commands} |\n"));
     }

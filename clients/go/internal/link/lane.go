@@ -327,6 +327,13 @@ func (l *Lanes) keep(lane *Lane, usable bool) bool {
 	return true
 }
 
+// IsOpen tells whether lanes are lent.
+func (l *Lanes) IsOpen() bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return !l.closed
+}
+
 // Close closes all lanes: what is under way ends with an error.
 func (l *Lanes) Close() {
 	l.mutex.Lock()

@@ -77,15 +77,15 @@ func Text(word any) ([]byte, error) {
 // those of go-redis: text, int64, float64, bool, nil, big integers, slices and maps.
 func Read(from *bufio.Reader) (any, error) {
 	for {
-		value, isReply, err := read(from)
+		value, isReply, err := ReadFrame(from)
 		if err != nil || isReply {
 			return value, err
 		}
 	}
 }
 
-// read reads one frame; what the server pushes by itself is not a reply.
-func read(from *bufio.Reader) (value any, isReply bool, err error) {
+// ReadFrame reads one frame; what the server pushes by itself is not a reply, and attributes are nil.
+func ReadFrame(from *bufio.Reader) (value any, isReply bool, err error) {
 	line, err := from.ReadString('\n')
 	if err != nil {
 		return nil, false, err

@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	mathrand "math/rand"
 	"sync"
 	"time"
+
+	"claret/go/internal/failure"
 )
 
 // Request is a name and a number under which a request takes effect once.
@@ -115,9 +118,11 @@ func (a *Attempts) Next(ctx context.Context) bool {
 	return true
 }
 
-// AfterWait begins to count anew if the last attempt took long: it has had a connection for long.
-func (a *Attempts) AfterWait() {
-	if time.Since(a.asked) > time.Second {
+// AfterWait begins to count anew if the last attempt was sent, and took long: it has had a server for
+// long.
+func (a *Attempts) AfterWait(err error) {
+	wasSent := errors.Is(failure.Broken(err), failure.ErrUnknown)
+	if wasSent && time.Since(a.asked) > time.Second {
 		*a = *a.retry.Begin()
 	}
 }

@@ -8,6 +8,7 @@ import { readFile } from "node:fs/promises";
 import {
   connect,
   defineType,
+  type Cache,
   type Claret,
   type Driver,
   type Election,
@@ -54,6 +55,7 @@ const OPTIONS = [
   "near",
   "next",
   "tls",
+  "certificate",
   "password_file",
   "closed",
 ];
@@ -64,6 +66,7 @@ export class Agent {
   readonly #clients = new Map<string, Claret>();
   readonly #locks = new Map<string, Of<Lock | Stay>>();
   readonly #kept = new Map<string, Of<Retained>>();
+  readonly #caches = new Map<string, Cache>();
   readonly #types = new Map<string, TypeDefinition<AnyOperations>>();
   readonly #open = new Map<number, Open>();
 
@@ -96,9 +99,9 @@ export class Agent {
       offers: [...Object.keys(this.#handlers), ...OPTIONS],
     }),
 
-    open: async ({ client, addresses, tls, username, password_file: passwordFile }) => {
-      const authority = tls === undefined ? undefined : { ca: await readFile(tls) };
-      const options = { driver: this.#driver(), addresses, tls: authority, username, passwordFile };
+    open: async ({ client, addresses, username, password_file: passwordFile, ...secrets }) => {
+      const tls = await tlsOf(secrets);
+      const options = { driver: this.#driver(), addresses, tls, username, passwordFile };
       this.#clients.set(client, connect(options));
     },
 
@@ -196,6 +199,17 @@ export class Agent {
 
     give_back: async ({ retained }) => known(this.#kept, retained).it.close(),
 
+    cache: async ({ client, as, entries: maxEntries, reply_bytes: maxReplyBytes }) => {
+      this.#caches.set(as, this.#db(client).cache({ maxEntries, maxReplyBytes }));
+    },
+
+    cached: async ({ cache, words: [name, ...args] }) =>
+      known(this.#caches, cache).read(name, ...args),
+
+    cache_stats: async ({ cache }) => known(this.#caches, cache).stats,
+
+    close_cache: async ({ cache }) => known(this.#caches, cache).close(),
+
     define: async ({ client, definition }) => this.#type(definition).define(this.#db(client)),
 
     migrate: async ({ client, definition }) => this.#type(definition).migrate(this.#db(client)),
@@ -255,6 +269,14 @@ export class Agent {
     this.#types.set(definition, type);
     return type;
   }
+}
+
+/** Options of TLS, by the paths of the files; none without an authority. */
+async function tlsOf({ tls, certificate, certificate_key: key }: { [name: string]: string }) {
+  if (tls === undefined) return undefined;
+  const ca = await readFile(tls);
+  if (certificate === undefined || key === undefined) return { ca };
+  return { ca, cert: await readFile(certificate), key: await readFile(key) };
 }
 
 function known<T>(values: ReadonlyMap<string, T>, name: string): T {

@@ -52,7 +52,7 @@ export class TypeDefinition<O> {
   readonly operations: ReadonlyMap<string, readonly string[]>;
   /** Names of the commands in the steps of each operation. */
   readonly #commands = new Map<string, Set<string>>();
-  /** Operations that only read: known once the type was defined. */
+  /** Operations that only read: queries, and once the type was defined the others. */
   readonly #reads = new Set<string>();
 
   /** @internal */
@@ -81,6 +81,9 @@ export class TypeDefinition<O> {
     if (name === undefined) throw new TypeError("a definition begins with 'type' and a name");
     this.name = name;
     this.operations = operations;
+    for (const [operation, commands] of this.#commands) {
+      if (commands.size === 0) this.#reads.add(operation);
+    }
   }
 
   /**
@@ -98,8 +101,8 @@ export class TypeDefinition<O> {
 
   /**
    * The value under a key: a handle with a method for each operation, for a client, in a
-   * transaction or in a batch. In a transaction an operation answers at once if it only reads,
-   * which is known after {@link define}.
+   * transaction or in a batch. In a transaction an operation answers at once if it only reads:
+   * that of a query is known, that of others after {@link define}.
    */
   on(place: Transaction, key: string): TransactionHandle<O>;
   on(place: Batch, key: string): Handle<O, "batch">;

@@ -7,7 +7,7 @@
 import { readFile } from "node:fs/promises";
 import type { ConnectionOptions as TlsOptions } from "node:tls";
 import { ClosedError, ConnectionError, ReplyError, translate } from "../errors.js";
-import type { Connection, Driver, Reply, Words } from "./connection.js";
+import type { Connection, Driver, Reply, Target, Words } from "./connection.js";
 import { Places } from "./places.js";
 import { abortable } from "./time.js";
 
@@ -86,6 +86,8 @@ export class Pool {
   readonly #lent = new Set<Link>();
   /** Places within the limit, for connections that are open or about to be. */
   readonly #places: Places;
+  /** What is to be done when the pool is closed. */
+  readonly atEnd = new Set<() => void>();
   #closed = false;
 
   constructor(options: ConnectOptions) {
@@ -153,6 +155,7 @@ export class Pool {
     for (const link of [...this.#idle, ...this.#lent]) link.close();
     this.#idle = [];
     this.#places.admitAll();
+    for (const end of [...this.atEnd]) end();
   }
 
   #check(): void {
@@ -165,7 +168,13 @@ export class Pool {
   }
 
   async #open(): Promise<Link> {
-    const { driver, tls, username, passwordFile, database, connectTimeoutMs } = this.#options;
+    return new Link(await this.openBy((target) => this.#options.driver.open(target)));
+  }
+
+  /** What a function opens to the first address that answers; it does not belong to the pool. */
+  async openBy<T>(open: (target: Target) => Promise<T>): Promise<T> {
+    this.#check();
+    const { tls, username, passwordFile, database, connectTimeoutMs } = this.#options;
     const count = this.#addresses.length;
     const failures: string[] = [];
     let cause: unknown;
@@ -174,7 +183,7 @@ export class Pool {
       const address = this.#addresses[index]!;
       try {
         const password = passwordFile ? await readPassword(passwordFile) : this.#options.password;
-        const connection = await driver.open({
+        const opened = await open({
           ...address,
           tls: tls === true ? {} : tls || undefined,
           username,
@@ -183,14 +192,15 @@ export class Pool {
           connectTimeoutMs: connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
         });
         this.#current = index;
-        return new Link(connection);
+        return opened;
       } catch (error) {
         if (error instanceof ReplyError) throw translate(error);
         cause = error;
         failures.push(`${address.host}:${address.port}: ${reason(error)}`);
       }
     }
-    throw new ConnectionError(`no server could be reached (${failures.join("; ")})`, { cause });
+    const text = `no server could be reached (${failures.join("; ")})`;
+    throw Object.assign(new ConnectionError(text, { cause }), { _unreached: true });
   }
 }
 

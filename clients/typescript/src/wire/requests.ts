@@ -13,9 +13,8 @@ export type Request = readonly [name: string, number: number];
 /** A name with a count, for one open request at a time. */
 export class Numbers {
   readonly #name: string;
+  readonly #left: Promise<unknown>[] = [];
   #number = 0;
-  #users = 1;
-  #free: (() => void) | undefined;
 
   constructor(name: string) {
     this.#name = name;
@@ -29,22 +28,14 @@ export class Numbers {
 
   /** Keeps the name from others until some work is done, although its request may end before. */
   keepFor(work: Promise<unknown>): void {
-    this.#users += 1;
-    const done = () => this.#leave();
-    work.then(done, done);
+    this.#left.push(work);
   }
 
   /** @internal Ends the request. Calls a function as soon as no other work needs the name. */
   _end(free: () => void): void {
-    this.#free = free;
-    this.#leave();
-  }
-
-  #leave(): void {
-    this.#users -= 1;
-    if (this.#users > 0) return;
-    this.#users = 1;
-    this.#free?.();
+    const left = this.#left.splice(0);
+    if (left.length === 0) free();
+    else void Promise.allSettled(left).then(free);
   }
 }
 

@@ -4,6 +4,8 @@
  * @module
  */
 
+import { BusyError, ConnectionError } from "../errors.js";
+
 /** Number and duration of the retries of a request. */
 export interface RetryOptions {
   /** Time after which no further attempt begins, in milliseconds. The default is 10,000. */
@@ -47,8 +49,10 @@ export class Failures {
   /** Waits after a failed try that began at `asked`; throws its error after too many. */
   async pause(error: unknown, asked: number, signal?: AbortSignal): Promise<void> {
     const now = performance.now();
-    // A request that has waited for long has had a connection for long.
-    if (this.#since === undefined || now - asked > 1000) {
+    // A request that was sent, and has waited for long, has had a server for long.
+    const sought = error instanceof ConnectionError && error._unreached;
+    const served = !sought && !(error instanceof BusyError);
+    if (this.#since === undefined || (served && now - asked > 1000)) {
       this.#since = now;
       this.#count = 0;
     }

@@ -160,7 +160,7 @@ pub fn format_float(value: f64) -> String {
 }
 
 /// Collects the words of a command: how operations are written into the log.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArgBuf {
     buffer: Vec<u8>,
     spans: Vec<(u32, u32)>,

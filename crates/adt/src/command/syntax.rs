@@ -229,25 +229,50 @@ pub fn sample_calls(spec: &CommandSpec) -> Vec<ArgBuf> {
     if !calls.is_empty() {
         return calls;
     }
-    let Ok(parts) = parse(spec.syntax) else { return Vec::new() };
-    let mut shape = Shape::default();
-    shape.measure(&parts);
+    let shapes = shapes(spec, &|_| ("1".to_owned(), false));
     let mut found: Vec<Vec<String>> = Vec::new();
-    for repeat in [1, 2] {
-        for alternative in 0..shape.alternatives.max(1) {
-            for option in 0..=shape.options + 1 {
-                let mut writer = Writer { repeat, alternative, option, ..Writer::default() };
-                writer.words.push((spec.name.to_owned(), true));
-                writer.write(&parts);
-                for call in fitting(spec, &writer.words) {
-                    if !found.contains(&call) {
-                        found.push(call);
-                    }
-                }
-            }
+    for call in shapes.iter().flat_map(|words| fitting(spec, words)) {
+        if !found.contains(&call) {
+            found.push(call);
         }
     }
     found.into_iter().map(ArgBuf::of).collect()
+}
+
+/// Calls of a command that its parser accepts, of the shapes that [`sample_calls`] has, with the values that
+/// a function gives for the names of arguments.
+pub fn calls_with(spec: &CommandSpec, value: impl Fn(&str) -> String) -> Vec<ArgBuf> {
+    let Handler::Data(parse) = spec.handler else { return Vec::new() };
+    let mut found: Vec<Vec<String>> = Vec::new();
+    for words in shapes(spec, &|name| (value(name), true)) {
+        let call: Vec<String> = words.into_iter().map(|(word, _)| word).collect();
+        let takes =
+            spec.check_arity(call.len()).is_ok() && parse(&ArgBuf::of(&call).args()).is_ok();
+        if takes && !found.contains(&call) {
+            found.push(call);
+        }
+    }
+    found.into_iter().map(ArgBuf::of).collect()
+}
+
+/// Words of calls with and without each option, with one and with two of each repeatable part. The flag of
+/// a word says whether it is final.
+fn shapes(spec: &CommandSpec, value: &dyn Fn(&str) -> (String, bool)) -> Vec<Vec<(String, bool)>> {
+    let Ok(parts) = parse(spec.syntax) else { return Vec::new() };
+    let mut shape = Shape::default();
+    shape.measure(&parts);
+    let mut found = Vec::new();
+    for repeat in [1, 2] {
+        for alternative in 0..shape.alternatives.max(1) {
+            for option in 0..=shape.options + 1 {
+                let mut writer = Writer::new((repeat, alternative, option), value);
+                writer.words.push((spec.name.to_owned(), true));
+                writer.write(&parts);
+                found.push(writer.words);
+            }
+        }
+    }
+    found
 }
 
 /// Sample values for an argument whose kind the syntax does not specify.
@@ -314,18 +339,26 @@ impl Shape {
 /// Writer of one call, with its choices: which alternative of each choice, which option (0: none;
 /// one more than their number: all), how many of each repeatable part. The flag of a word says
 /// whether it is final.
-#[derive(Default)]
-struct Writer {
+struct Writer<'a> {
     repeat: usize,
     alternative: usize,
     option: usize,
     options: usize,
     all: usize,
     keys: usize,
+    value: &'a dyn Fn(&str) -> (String, bool),
     words: Vec<(String, bool)>,
 }
 
-impl Writer {
+impl<'a> Writer<'a> {
+    fn new(
+        (repeat, alternative, option): (usize, usize, usize),
+        value: &'a dyn Fn(&str) -> (String, bool),
+    ) -> Self {
+        let (options, all, keys, words) = (0, 0, 0, Vec::new());
+        Self { repeat, alternative, option, options, all, keys, value, words }
+    }
+
     fn write(&mut self, parts: &[Part]) {
         if self.all == 0 {
             let mut shape = Shape::default();
@@ -356,7 +389,7 @@ impl Writer {
             self.words.push((format!("k{}", self.keys), true));
             self.keys += 1;
         } else {
-            self.words.push(("1".to_owned(), false));
+            self.words.push((self.value)(name));
         }
     }
 }

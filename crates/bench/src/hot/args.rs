@@ -15,6 +15,9 @@ pub enum System {
     Redis,
     /// The PostgreSQL of this machine with its default settings.
     Postgres,
+    /// The etcd of this machine with one member, for the auction only; needs the program
+    /// claret-etcd-load beside this one.
+    Etcd,
 }
 
 impl System {
@@ -24,6 +27,7 @@ impl System {
             Self::Claret => "claret",
             Self::Redis => "redis",
             Self::Postgres => "postgres",
+            Self::Etcd => "etcd",
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Hot records: read-modify-write, a guarded decrement and a bounded stock, as a newcomer writes
-//! them for Claret, Redis and PostgreSQL, with a commit flushed to disk each.
+//! Hot records: read-modify-write, a guarded decrement, a bounded stock and an auction, as a newcomer
+//! writes them for Claret, Redis, PostgreSQL and etcd, with a commit flushed to disk each.
 
+pub mod answer;
 pub mod args;
 mod plot;
 mod postgres;
@@ -10,14 +11,17 @@ pub mod tasks;
 use crate::load::random::Zipf;
 use crate::load::recorder::Recorder;
 use crate::load::runner::Runner;
-use crate::load::sample::{Costs, Sample};
+use crate::load::sample::{self, Costs, Sample};
 use crate::load::threads::{Driven, Recorded, Span, drive, limit, shares};
 use crate::report::{Report, fields, median, number, ratio, rounded, text};
 use crate::servers::control::Control;
+use crate::servers::etcd;
 use crate::servers::postgres as postgres_server;
 use crate::servers::process::Server;
 use crate::sweep::progress;
+use answer::Answer;
 use args::{HotArgs, Skew, System};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::io;
 use std::path::Path;
@@ -47,16 +51,18 @@ pub const COLUMNS: [&str; 17] = [
 ];
 
 /// All servers, in the order of the rows.
-const SYSTEMS: [System; 3] = [System::Claret, System::Redis, System::Postgres];
+const SYSTEMS: [System; 4] = [System::Claret, System::Redis, System::Postgres, System::Etcd];
 
 /// Load before each measurement, in nanoseconds: enough for a thousand sessions to begin.
-const WARMUP_NS: u64 = 500_000_000;
+pub const WARMUP_NS: u64 = 500_000_000;
 
 /// A way to do a task on a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Resp(Program),
     Sql,
+    /// Reads the record, then writes it if it has not been changed since, again if it has.
+    Etcd,
 }
 
 impl Way {
@@ -65,6 +71,7 @@ impl Way {
             Self::Resp(program) => program.name(),
             Self::Sql if task == Task::Rewrite => "for update",
             Self::Sql => "update",
+            Self::Etcd => "txn",
         }
     }
 }
@@ -73,6 +80,8 @@ impl Way {
 fn ways(system: System, task: Task) -> Vec<Way> {
     let programs: &[Program] = match (system, task) {
         (System::Postgres, task) if task.is_script() => return Vec::new(),
+        (System::Etcd, Task::Auction) => return vec![Way::Etcd],
+        (System::Etcd, _) => return Vec::new(),
         (System::Postgres, _) => return vec![Way::Sql],
         (System::Claret, Task::Rewrite) => {
             &[Program::Txn, Program::Watch, Program::Eval, Program::Multi]
@@ -97,16 +106,30 @@ struct Contest<'s> {
     system: System,
     server: &'s Server,
     way: Way,
+    /// Path of this program.
+    program: &'s Path,
 }
 
 /// Definition of the type of auctions.
 const AUCTION: &str = include_str!("../../../../examples/types/auction.type");
 
-/// Events and costs of a run.
-struct Run {
-    sample: Sample,
-    aborts: u64,
-    refused: u64,
+/// Events and costs of a run. A load generator in a process of its own writes it as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// Commits and costs.
+    pub sample: Sample,
+    /// Attempts that were begun again.
+    pub aborts: u64,
+    /// Commits that a guard refused.
+    pub refused: u64,
+}
+
+impl Run {
+    /// Builds the result from a recording between two readings of the costs.
+    pub fn new(recorder: &Recorder, elapsed_ns: u64, costs: (Costs, Costs)) -> Self {
+        let sample = Sample::new(recorder, 1, elapsed_ns, costs);
+        Self { sample, aborts: recorder.aborts(), refused: recorder.committed[1] }
+    }
 }
 
 impl Contest<'_> {
@@ -117,20 +140,32 @@ impl Contest<'_> {
         }
     }
 
-    fn popularity(&self, args: &HotArgs) -> Zipf {
-        let exponent = match self.skew {
+    fn exponent(&self) -> f64 {
+        match self.skew {
             Skew::One => 0.0,
             Skew::Zipf(exponent) => exponent,
-        };
-        Zipf::new(self.records(args) as usize, exponent)
+        }
+    }
+
+    /// Threads of the load.
+    fn threads(&self, args: &HotArgs, clients: u32) -> usize {
+        match self.way {
+            Way::Etcd => 1,
+            Way::Resp(_) | Way::Sql => args.threads(clients),
+        }
     }
 
     /// Creates the records and loads the scripts; returns the names of the scripts.
     fn prepare(&self, args: &HotArgs) -> io::Result<Arc<[String]>> {
         let records = self.records(args);
-        let Way::Resp(program) = self.way else {
-            postgres::fill(self.server, self.task, records)?;
-            return Ok(Arc::default());
+        let program = match self.way {
+            Way::Resp(program) => program,
+            Way::Sql => {
+                postgres::fill(self.server, self.task, records)?;
+                return Ok(Arc::default());
+            }
+            // The generator does it.
+            Way::Etcd => return Ok(Arc::default()),
         };
         let mut control = Control::connect(self.server.address())?;
         control.call(&["FLUSHALL"])?;
@@ -151,7 +186,8 @@ impl Contest<'_> {
 
     fn run(&self, args: &HotArgs, clients: u32, seed: u64) -> io::Result<Run> {
         let scripts = self.prepare(args)?;
-        let popularity = self.popularity(args);
+        let (records, exponent) = (self.records(args), self.exponent());
+        let popularity = Zipf::new(records as usize, exponent);
         let shares = shares(clients as usize, args.threads(clients));
         let seeds = (0..).map(|thread: u64| seed.wrapping_add(thread << 32));
         match self.way {
@@ -161,7 +197,21 @@ impl Contest<'_> {
                     (clients, postgres::Clients::new(task, &popularity, clients, seed))
                 };
                 let mut fleets: Vec<_> = shares.into_iter().zip(seeds).map(fleet).collect();
-                self.drive(args, &mut fleets)
+                let run = self.drive(args, &mut fleets)?;
+                let answers = fleets.iter().map(|(_, fleet)| fleet.answer());
+                self.verify(answers, clients, || postgres::read(self.server))?;
+                Ok(run)
+            }
+            Way::Etcd => {
+                let generator = etcd::load_program(self.program)?;
+                let load = sample::Load {
+                    command: "BID",
+                    pipeline: 1,
+                    clients,
+                    seconds: args.seconds,
+                    seed,
+                };
+                etcd::auction(&generator, self.server, records, exponent, &load)
             }
             Way::Resp(program) => {
                 let load = Load::new(self.task, program, popularity, scripts);
@@ -173,9 +223,30 @@ impl Contest<'_> {
                 };
                 let mut fleets: Vec<_> =
                     loads.iter_mut().zip(shares).zip(seeds).map(fleet).collect();
-                self.drive(args, &mut fleets)
+                let run = self.drive(args, &mut fleets)?;
+                drop(fleets);
+                self.verify(loads.iter().map(Load::answer), clients, || {
+                    answer::read(&mut Control::connect(self.server.address())?, program, records)
+                })?;
+                Ok(run)
             }
         }
+    }
+
+    /// Checks that auctions have the bids that their clients know to be taken. Each client may have
+    /// had one more on its way.
+    fn verify(
+        &self,
+        taken: impl Iterator<Item = Answer>,
+        clients: u32,
+        read: impl FnOnce() -> io::Result<Answer>,
+    ) -> io::Result<()> {
+        if self.task != Task::Auction {
+            return Ok(());
+        }
+        let mut all = Answer::default();
+        taken.for_each(|answer| all.add(answer));
+        all.check(read()?, u64::from(clients))
     }
 
     fn drive<F: Recorded + Send>(
@@ -187,14 +258,14 @@ impl Contest<'_> {
         let costs = || Costs::now(&self.server.processes());
         let driven = drive(&self.server.addresses(), fleets, KINDS.len(), span, costs)?;
         let Driven { recorder, elapsed_ns, costs } = driven;
-        let sample = Sample::new(&recorder, 1, elapsed_ns, costs);
-        Ok(Run { sample, aborts: recorder.aborts(), refused: recorder.committed[1] })
+        Ok(Run::new(&recorder, elapsed_ns, costs))
     }
 
     /// Medians of the runs.
     fn row(&self, args: &HotArgs, clients: u32, runs: &[Run]) -> Map<String, Value> {
         let of = |field: &dyn Fn(&Run) -> f64| median(runs.iter().map(field).collect());
-        let (client_cpus, threads) = (of(&|run| run.sample.client_cpus()), args.threads(clients));
+        let (client_cpus, threads) =
+            (of(&|run| run.sample.client_cpus()), self.threads(args, clients));
         let limit = limit(client_cpus, threads, of(&|run| run.sample.machine_cpus()));
         let aborts = of(&|run| run.aborts as f64 / run.sample.ops.max(1) as f64);
         let refused = of(&|run| run.refused as f64 / run.sample.ops.max(1) as f64);
@@ -238,6 +309,7 @@ fn start(
             System::Claret => Server::shipped(program, &["--durability", "always"], &args.dir),
             System::Redis => Server::redis("always", &args.dir),
             System::Postgres => postgres_server::start(clients, &args.dir),
+            System::Etcd => etcd::load_program(program).and_then(|_| etcd::start(1, &args.dir)),
         };
         match server {
             Ok(server) => servers.push((system, server)),
@@ -273,7 +345,11 @@ fn check(args: &HotArgs, systems: &[System]) -> io::Result<()> {
 }
 
 /// Lines to measure, those of one task and skew together.
-fn contests<'s>(args: &HotArgs, servers: &'s [(System, Server)]) -> Vec<Contest<'s>> {
+fn contests<'s>(
+    args: &HotArgs,
+    program: &'s Path,
+    servers: &'s [(System, Server)],
+) -> Vec<Contest<'s>> {
     let mut contests = Vec::new();
     for &task in &args.tasks {
         for &skew in &args.skew {
@@ -281,7 +357,8 @@ fn contests<'s>(args: &HotArgs, servers: &'s [(System, Server)]) -> Vec<Contest<
                 for way in ways(*system, task) {
                     let name = way.name(task);
                     if args.programs.is_empty() || args.programs.iter().any(|asked| asked == name) {
-                        contests.push(Contest { task, skew, system: *system, server, way });
+                        let system = *system;
+                        contests.push(Contest { task, skew, system, server, way, program });
                     }
                 }
             }
@@ -329,7 +406,7 @@ pub fn run(args: &HotArgs, program: &Path) -> io::Result<Report> {
     let wanted: Vec<_> = SYSTEMS.into_iter().filter(|system| args.wants(*system).0).collect();
     check(args, &wanted)?;
     let servers = start(args, program, &mut report.notes)?;
-    let contests = contests(args, &servers);
+    let contests = contests(args, program, &servers);
     if contests.is_empty() {
         let none = "the tasks have no program on these servers".to_owned();
         let why = if report.notes.is_empty() { none } else { report.notes.join("; ") };
@@ -373,7 +450,7 @@ mod tests {
     #[test]
     fn every_task_has_a_program_on_every_server() {
         for task in [Task::Rewrite, Task::Take, Task::Stock] {
-            for system in SYSTEMS {
+            for system in [System::Claret, System::Redis, System::Postgres] {
                 let names: Vec<_> = ways(system, task).iter().map(|way| way.name(task)).collect();
                 assert!(!names.is_empty(), "{task:?} on {system:?}");
                 assert_eq!(names.contains(&"eval"), system != System::Postgres);
@@ -388,6 +465,8 @@ mod tests {
         let auction = ways(System::Claret, Task::Auction);
         assert_eq!(auction[..2], [Program::Hash, Program::Txn].map(Way::Resp));
         assert_eq!(ways(System::Postgres, Task::Auction), [Way::Sql]);
+        assert_eq!(ways(System::Etcd, Task::Auction), [Way::Etcd]);
+        assert_eq!(ways(System::Etcd, Task::Take), []);
         assert_eq!(Way::Sql.name(Task::Rewrite), "for update");
     }
 

@@ -1,5 +1,6 @@
 //! The programs for PostgreSQL, as clients of the same event loop.
 
+use super::answer::Answer;
 use super::tasks::{CAPACITY, Task};
 use crate::load::driver::{Fleet, Turn};
 use crate::load::postgres::{answer, answer_len, execute, prepare, startup, sync};
@@ -67,6 +68,20 @@ pub fn fill(server: &Server, task: Task, records: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Bids in all auctions.
+///
+/// # Errors
+/// The server fails.
+pub fn read(server: &Server) -> io::Result<Answer> {
+    let mut session = Session::connect(server.address())?;
+    let mut number = |sql| {
+        let found = session.query(sql)?.and_then(|number| u64::try_from(number).ok());
+        found.ok_or_else(|| io::Error::other(format!("no number is the answer to {sql}")))
+    };
+    let bids = number("SELECT sum(bids) FROM auction")?;
+    Ok(Answer { bids, best: number("SELECT max(best) FROM auction")? })
+}
+
 /// Position of a client in its program: what it does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
@@ -101,6 +116,8 @@ pub struct Clients<'z> {
     popularity: &'z Zipf,
     clients: Vec<Client>,
     recorder: Recorder,
+    /// Bids that were taken.
+    answer: Answer,
 }
 
 impl<'z> Clients<'z> {
@@ -119,7 +136,13 @@ impl<'z> Clients<'z> {
             aborted: false,
         };
         let clients = (0..clients).map(client).collect();
-        Self { task, popularity, clients, recorder: Recorder::new(1, u64::MAX) }
+        let (recorder, answer) = (Recorder::new(1, u64::MAX), Answer::default());
+        Self { task, popularity, clients, recorder, answer }
+    }
+
+    /// Bids that were taken.
+    pub fn answer(&self) -> Answer {
+        self.answer
     }
 }
 
@@ -182,6 +205,9 @@ impl Fleet for Clients<'_> {
                 if !client.aborted {
                     if std::mem::replace(&mut client.busy, true) {
                         self.recorder.commit(0, client.started_ns, now_ns);
+                        if self.task == Task::Auction {
+                            self.answer.bid(client.bid as u64);
+                        }
                     }
                     client.started_ns = now_ns;
                     client.record = self.popularity.draw(&mut client.rng) as i64;

@@ -1,6 +1,7 @@
 //! Tasks on a record, and the programs for them that speak the Redis protocol, as a user of the
 //! client library would write them.
 
+use super::answer::Answer;
 use super::scripts::{self, Call, OF_ACQUIRE, OF_RELEASE};
 use crate::load::random::{Rng, Zipf};
 use crate::load::resp;
@@ -153,6 +154,20 @@ impl Program {
         }
     }
 
+    /// Commands that ask an auction for its best bid and for the number of bids.
+    pub fn questions(self, record: u64) -> [Vec<String>; 2] {
+        let (key, [_, best, bids]) = (format!("{AUCTION}{record}"), scripts::auction(record));
+        let questions: [Vec<&str>; 2] = match self {
+            Self::Txn => [vec!["TOPK.BEST", &best, "1", "WITHSCORES"], vec!["COUNTER.GET", &bids]],
+            Self::Type => [vec!["auction.best", &key], vec!["auction.count", &key]],
+            Self::Eval => [vec!["HGET", &best, "amount"], vec!["GET", &bids]],
+            Self::Try | Self::Watch | Self::Multi | Self::Hash => {
+                [vec!["HGET", &key, "best"], vec!["HGET", &key, "bids"]]
+            }
+        };
+        questions.map(|words| words.into_iter().map(str::to_owned).collect())
+    }
+
     fn create_number(self, task: Task, record: u64) -> Vec<u8> {
         let mut out = Vec::new();
         let initial = task.initial().to_string();
@@ -187,6 +202,8 @@ pub struct Load {
     number: usize,
     /// Lock that each client holds.
     held: Vec<Option<u64>>,
+    /// Bids that were taken.
+    answer: Answer,
 }
 
 /// A transaction.
@@ -206,12 +223,18 @@ impl Load {
     /// Creates the load of a thread. `scripts` has the names that the server gave to the task's
     /// scripts, if the program needs them.
     pub fn new(task: Task, program: Program, popularity: Zipf, scripts: Arc<[String]>) -> Self {
-        Self { task, program, popularity, scripts, number: 0, held: Vec::new() }
+        let (held, answer) = (Vec::new(), Answer::default());
+        Self { task, program, popularity, scripts, number: 0, held, answer }
     }
 
     /// Copy of this load for another thread.
     pub fn numbered(&self, number: usize) -> Self {
         Self { number, ..self.clone() }
+    }
+
+    /// Bids that were taken.
+    pub fn answer(&self) -> Answer {
+        self.answer
     }
 
     /// A guard or a value that must be read first, and then the write that follows from it.
@@ -391,6 +414,9 @@ impl Workload for Load {
         if self.task == Task::Release {
             let acquired = txn.script == OF_ACQUIRE && !txn.refused;
             *self.held(client) = acquired.then_some(txn.record);
+        }
+        if self.task == Task::Auction && !txn.refused {
+            self.answer.bid(txn.job);
         }
     }
 }

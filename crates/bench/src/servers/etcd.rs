@@ -2,11 +2,14 @@
 //!
 //! That protocol is gRPC, whose libraries are heavy. So the generator is a separate program,
 //! `claret-etcd-load`, which is built only on demand; this module starts it and reads its result.
-//! Keys, values, the choice of keys, the warm-up and the recording are those of [`crate::ops`].
+//! For single commands, keys, values, the choice of keys, the warm-up and the recording are those of
+//! [`crate::ops`]; for auctions, records and what is counted are those of [`crate::hot`].
 
 use super::process::{Machine, PATIENCE, Server};
+use crate::hot;
 use crate::load::sample::{Load, Sample};
 use crate::stop;
+use serde::de::DeserializeOwned;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -47,15 +50,42 @@ pub fn run(
     machines: &[SocketAddr],
     load: &Load<'_>,
 ) -> io::Result<Sample> {
-    let processes: Vec<String> = server.processes().iter().map(u32::to_string).collect();
     let machines: Vec<String> = machines.iter().map(SocketAddr::to_string).collect();
-    let done = Command::new(program)
-        .args(["ops", "--command", load.command])
+    let mut command = Command::new(program);
+    command.args(["ops", "--command", load.command, "--machines", &machines.join(",")]);
+    generate(&mut command, server, load)
+}
+
+/// Lets clients bid in these auctions, which the generator creates anew and checks at the end.
+/// `exponent` is that of their popularity.
+///
+/// # Errors
+/// See [`run`]; or the auctions do not have all bids, and no others.
+pub fn auction(
+    program: &Path,
+    server: &Server,
+    records: u32,
+    exponent: f64,
+    load: &Load<'_>,
+) -> io::Result<hot::Run> {
+    let mut command = Command::new(program);
+    command.args(["auction", "--machine", &server.address().to_string()]);
+    command.args(["--records", &records.to_string(), "--exponent", &exponent.to_string()]);
+    generate(&mut command, server, load)
+}
+
+/// Runs the generator with this load and reads its result.
+fn generate<T: DeserializeOwned>(
+    command: &mut Command,
+    server: &Server,
+    load: &Load<'_>,
+) -> io::Result<T> {
+    let processes: Vec<String> = server.processes().iter().map(u32::to_string).collect();
+    let done = command
         .args(["--clients", &load.clients.to_string()])
         .args(["--seconds", &load.seconds.to_string()])
         .args(["--seed", &load.seed.to_string()])
         .args(["--processes", &processes.join(",")])
-        .args(["--machines", &machines.join(",")])
         .stdin(Stdio::null())
         .output()?;
     if !done.status.success() {

@@ -130,17 +130,17 @@ impl Session {
         Ok(session)
     }
 
-    /// Runs queries.
+    /// Runs queries; returns the first column of the last row, if it is a number.
     ///
     /// # Errors
     /// The server cannot be reached or answers an error.
-    pub fn query(&mut self, sql: &str) -> io::Result<()> {
+    pub fn query(&mut self, sql: &str) -> io::Result<Option<i64>> {
         let mut bytes = Vec::new();
         query(&mut bytes, sql);
         self.exchange(&bytes)
     }
 
-    fn exchange(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn exchange(&mut self, bytes: &[u8]) -> io::Result<Option<i64>> {
         self.0.write_all(bytes)?;
         let mut input = Vec::new();
         while answer_len(&input).map_err(io::Error::other)?.is_none() {
@@ -152,11 +152,12 @@ impl Session {
             }
             input.extend_from_slice(&chunk[..read]);
         }
-        match answer(&input).error {
+        let answer = answer(&input);
+        match answer.error {
             Some((code, text)) => {
                 Err(io::Error::other(format!("PostgreSQL answered {code} {text}")))
             }
-            None => Ok(()),
+            None => Ok(answer.number),
         }
     }
 }

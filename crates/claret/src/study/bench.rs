@@ -25,7 +25,7 @@ use std::process::ExitCode;
 ///   claret bench rawmix --rtt 500us --durability none --cc none,full
 ///   claret bench ops                                  the server as shipped, beside Redis
 ///   claret bench memory                               memory per key, beside Redis
-///   claret bench hot                                  hot records, beside Redis and PostgreSQL
+///   claret bench hot                                  hot records, beside Redis, PostgreSQL, etcd
 ///   claret bench ops --vs etcd --replicas 3           replicated commands
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]

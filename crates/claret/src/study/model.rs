@@ -27,7 +27,7 @@ use std::process::ExitCode;
 ///                         writes of all nodes
 ///   DATA,FROM,TO          the same, from one node to another
 ///
-/// Results are in milliseconds. The guide's page on the model has the formulas and states which are
+/// Results are in milliseconds. docs/latency/model.md has the formulas and states which are
 /// approximate.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]

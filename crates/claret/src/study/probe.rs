@@ -21,7 +21,7 @@ use std::sync::Mutex;
 /// Measure how synchronous a cluster is: which node is slow, since when, and why.
 ///
 /// Measurements are a folder of Parquet files, one per caller and day, a format that all data tools
-/// read. The guide's page on synchrony explains each analysis.
+/// read. docs/latency/synchrony.md explains each analysis.
 #[derive(Args, Debug)]
 pub struct ProbeArgs {
     #[command(subcommand)]

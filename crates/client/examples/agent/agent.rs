@@ -15,7 +15,8 @@ use tokio::sync::Notify;
 /// Requests and options that the client offers.
 const OFFERS: &str = "hello open close command run resume cancel batch dispatch lock unlock held \
     fenced stop_renewing section campaign proclaim resign leader observe barrier retained enter \
-    give_back define migrate operate once guards addresses near next tls password_file closed";
+    give_back define migrate operate once guards addresses near next tls certificate password_file \
+    closed";
 
 /// Lease of a lock, if the request does not say it, in milliseconds.
 const LEASE_MS: u64 = 30_000;
@@ -184,13 +185,15 @@ impl Agent {
     fn open(&self, request: &Value) -> Result<Value, Fault> {
         let addresses: Vec<_> = list(request, "addresses")?.iter().map(word).collect();
         let user = request["username"].as_str().map(|user| format!("{user}@")).unwrap_or_default();
-        let ca = request["tls"].as_str().map(Into::into);
-        let scheme = if ca.is_some() { "rediss" } else { "redis" };
-        let options = Options {
-            password_file: request["password_file"].as_str().map(Into::into),
-            tls: Tls { ca, ..Tls::default() },
-            ..Options::default()
+        let path = |name: &str| request[name].as_str().map(Into::into);
+        let tls = Tls {
+            ca: path("tls"),
+            cert: path("certificate"),
+            key: path("certificate_key"),
+            server_name: None,
         };
+        let scheme = if tls.ca.is_some() { "rediss" } else { "redis" };
+        let options = Options { password_file: path("password_file"), tls, ..Options::default() };
         let client = Client::new(&format!("{scheme}://{user}{}", addresses.join(",")), options)?;
         self.clients.borrow_mut().insert(text(request, "client")?.to_owned(), client);
         Ok(Value::Null)

@@ -47,7 +47,8 @@ impl Dispatch {
     pub async fn send<T: FromReply>(&mut self, command: Command) -> Result<Promise<T>> {
         let mut bytes = Vec::new();
         command.encode(&mut bytes);
-        Ok(Promise { replies: self.mux.begin(bytes, 1).await?, kind: PhantomData })
+        let replies = self.mux.begin(bytes, 1, command.waits()).await?;
+        Ok(Promise { replies, kind: PhantomData })
     }
 
     /// Waits until every command that was sent has a reply. Their promises hold the results: await

@@ -1,7 +1,7 @@
 //! Elections, which are locks whose holder has a value that every client can follow, and barriers.
 
 use super::lock::{Lock, LockOptions, Share, Turn, granted, millis};
-use crate::client::Client;
+use crate::client::{Client, SlotGuard};
 use crate::command::{Command, FromReply, ToArg};
 use crate::error::{Error, Result, checked};
 use crate::retry::Attempts;
@@ -73,7 +73,7 @@ impl Observation {
         let mut attempts = Attempts::new(&self.client.options().retry);
         loop {
             let asked = Instant::now();
-            let told = slot.exchange(&out, 1).await;
+            let told = slot.exchange_waiting(&out, 1, Some(OBSERVE)).await;
             let told = told.and_then(|mut told| checked(told.pop().unwrap_or(ClientReply::Nil)));
             match told {
                 Ok(ClientReply::Nil) => attempts = Attempts::new(&self.client.options().retry),
@@ -83,7 +83,7 @@ impl Observation {
                     return Ok(leader);
                 }
                 Err(error) if error.may_be_sent_again(true) => {
-                    if asked.elapsed() > super::lock::LONG_WAIT {
+                    if asked.elapsed() > super::lock::LONG_WAIT && error.maybe_committed() {
                         attempts = Attempts::new(&self.client.options().retry);
                     }
                     attempts.pause(error).await?;
@@ -96,7 +96,8 @@ impl Observation {
 
 impl Client {
     /// Waits in turn to be elected, and proclaims a value: the leader holds a lock, whose lease is
-    /// renewed. [`LockOptions::share`] must be [`Share::Alone`].
+    /// renewed. [`LockOptions::share`] must be [`Share::Alone`], without [`LockOptions::near`] and
+    /// [`LockOptions::next`].
     ///
     /// # Errors
     /// As [`Client::lock`].
@@ -106,8 +107,9 @@ impl Client {
         value: impl ToArg,
         options: LockOptions,
     ) -> Result<Lock> {
-        if options.share != Share::Alone {
-            return Err(Error::Refused("ERR an election has one leader".to_owned()));
+        if options.share != Share::Alone || options.near || options.next {
+            let text = "ERR an election has one leader, which the server knows";
+            return Err(Error::Refused(text.to_owned()));
         }
         let (mut key, mut bytes) = (Vec::new(), Vec::new());
         name.write(&mut key);
@@ -138,7 +140,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::NotAcquired`] if not all parties arrived in time, [`Error::CommitUnknown`] if the
-    /// request had been repeated by then; otherwise as [`Client::once`].
+    /// reply to an earlier attempt had been lost by then; otherwise as [`Client::once`].
     pub async fn barrier(
         &self,
         name: impl ToArg,
@@ -158,16 +160,30 @@ impl Client {
             }
             command.encode(out);
         };
-        let Turn { told, again, .. } = self.turn(&mut slot, 2, arrival, granted).await?;
+        let wait = || timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+        let number = slot.next_number();
+        let Turn { told, lost, .. } =
+            self.turn(&mut slot, number, 2, wait, arrival, granted).await?;
+        let late = "not all parties arrived at the barrier in time, and the own arrival may count";
         match told {
             Some(generation) => Ok(generation),
-            None if again => {
-                let text =
-                    "not all parties arrived at the barrier in time, and the request was repeated";
-                Err(Error::CommitUnknown(text.to_owned()))
-            }
-            None => Err(Error::NotAcquired),
+            None if lost => Err(Error::CommitUnknown(late.to_owned())),
+            None => match self.arrived(&mut slot, number, &key).await {
+                Ok(Some(generation @ 1..)) => Ok(generation),
+                // A user without the right to ask goes by the answer to the wait.
+                Ok(_) | Err(Error::Refused(_)) => Err(Error::NotAcquired),
+                Err(error) => Err(error.given_up(true)),
+            },
         }
+    }
+
+    /// The generation of an arrival whose wait has ended in vain, if it counts all the same because
+    /// it was on its way to the log: then that is the reply to any write under its number.
+    async fn arrived(&self, slot: &mut SlotGuard, number: u64, name: &[u8]) -> Result<Option<u64>> {
+        let question = Command::new("LOCK.RELEASE").arg(name).arg(0);
+        let ask = |out: &mut Vec<u8>| question.encode(out);
+        let at_once = || Some(Duration::ZERO);
+        self.turn(slot, number, 2, at_once, ask, granted).await.map(|turn| turn.told)
     }
 }
 

@@ -13,9 +13,12 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use wire::resp::ClientReply;
 
-/// Duration of a wait after which a failure to reach the server counts as the first of a new
-/// series.
+/// Duration of a wait after which a lost reply counts as the first failure of a new series: the
+/// request has had a server for long.
 pub(crate) const LONG_WAIT: Duration = Duration::from_secs(1);
+
+/// The part of a lease that one attempt to renew it may take.
+const TRIES: u32 = 6;
 
 /// Options of an acquisition.
 #[derive(Clone, Debug)]
@@ -40,7 +43,7 @@ pub struct LockOptions {
     /// pays off where there are mostly waiters, and for hand-overs between clients that all set it.
     /// The lock is then exclusive, not `near`, and requires fencing of the protected resource: the
     /// server does not answer whether it is held, so that [`Lock::require_in`] fails. Elections
-    /// and retained locks are not handed over this way.
+    /// refuse it, and retained locks are not handed over this way.
     pub next: bool,
 }
 
@@ -201,16 +204,43 @@ impl Lease {
         }
     }
 
-    /// Restarts the lease; returns whether it was held.
+    /// Releases the grant; returns whether it was held. Under a number, a release whose reply was
+    /// lost has the same reply when it is repeated.
+    async fn release(&self) -> Result<bool> {
+        let mut slot = self.client.waiting_slot();
+        let number = slot.next_number();
+        let release = |out: &mut Vec<u8>| self.command("LOCK.RELEASE").encode(out);
+        let at_once = || Some(Duration::ZERO);
+        let turn = self.client.turn(&mut slot, number, 2, at_once, release, granted).await?;
+        Ok(turn.told == Some(1))
+    }
+
+    /// Restarts the lease; returns whether it was held. There is time for several attempts, and a
+    /// connection on which one has failed is not used again.
     async fn renew(&self) -> Result<bool> {
         let asked = Instant::now();
-        let command = self.command("LOCK.RENEW").arg("LEASE").arg(self.options.lease_ms());
-        let held = self.client.send::<i64>(command).await? == 1;
+        let mut out = Vec::new();
+        self.command("LOCK.RENEW").arg("LEASE").arg(self.options.lease_ms()).encode(&mut out);
+        let mut slot = self.client.waiting_slot();
+        let told = tokio::time::timeout(self.options.lease / TRIES, slot.exchange(&out, 1)).await;
+        let late = |_| Error::Disconnected("the lease was not renewed in time".into());
+        let held = granted(told.map_err(late)??)? == Some(1);
         if held {
             let until = asked + self.options.trusted();
             *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         }
         Ok(held)
+    }
+
+    /// [`Lease::renew`] until there is a reply.
+    async fn confirm(&self) -> Result<bool> {
+        let mut attempts = Attempts::new(&self.client.options().retry);
+        loop {
+            match self.renew().await {
+                Err(error) if error.may_be_sent_again(true) => attempts.pause(error).await?,
+                held => return held,
+            }
+        }
     }
 
     /// Renews the lease until it is lost.
@@ -323,8 +353,7 @@ impl Lock {
     pub async fn release(mut self) -> Result<bool> {
         self.released = true;
         self.keeper.abort();
-        let released = self.lease.client.send::<i64>(self.lease.command("LOCK.RELEASE")).await;
-        released.map(|count| count == 1)
+        self.lease.release().await
     }
 
     /// Sends a command about this lock and its token.
@@ -352,7 +381,7 @@ impl Drop for Lock {
             let lease = Arc::clone(&self.lease);
             // If the message is lost, the lock ends with its lease.
             runtime.spawn(async move {
-                let _ = lease.client.send::<()>(lease.command("LOCK.RELEASE")).await;
+                let _ = lease.release().await;
             });
         }
     }
@@ -391,7 +420,9 @@ impl Client {
                 let left = options.left(begun);
                 options.acquisition(&name, value.as_deref(), left, tokens).encode(out);
             };
-            let Turn { told, asked, again } = self.turn(&mut slot, 2, acquisition, granted).await?;
+            let (number, wait) = (slot.next_number(), || options.left(begun));
+            let turn = self.turn(&mut slot, number, 2, wait, acquisition, granted).await?;
+            let Turn { told, asked, again, .. } = turn;
             let token = told.ok_or(Error::NotAcquired)?;
             let lease = Arc::new(Lease {
                 client: self.clone(),
@@ -404,7 +435,7 @@ impl Client {
             // The lease of a grant after a wait began some time after the request; and a repeated
             // request may have been revoked together with the connection that sent it first.
             let old = again || asked.elapsed() > options.lease - options.trusted();
-            if !old || lease.renew().await? {
+            if !old || lease.confirm().await? {
                 let keeper = tokio::spawn(Arc::clone(&lease).keep());
                 return Ok(Lock { lease, keeper, released: false });
             }
@@ -420,7 +451,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::NotAcquired`] if the lock was not granted in time, [`Error::CommitUnknown`] if the
-    /// request had been repeated by then; otherwise as [`Client::once`].
+    /// reply to an earlier attempt had been lost by then; otherwise as [`Client::once`].
     pub async fn section<T: FromReply>(
         &self,
         name: impl crate::command::ToArg,
@@ -447,40 +478,44 @@ impl Client {
         let begun = Instant::now();
         let section =
             |out: &mut Vec<u8>| options.section(&bytes, options.left(begun), &command, out);
-        let Turn { told, again, .. } = self.turn(&mut slot, 5, section, carried_out).await?;
-        match told {
+        let (number, wait) = (slot.next_number(), || options.left(begun));
+        let turn = self.turn(&mut slot, number, 5, wait, section, carried_out).await?;
+        match turn.told {
             Some((token, reply)) => Ok((u64::from_reply(token)?, T::from_reply(checked(reply)?)?)),
-            None if again => {
-                let text = "the lock was not free in time, and the request was repeated";
+            None if turn.lost => {
+                let text =
+                    "the lock was not free in time, and the reply to an earlier attempt was lost";
                 Err(Error::CommitUnknown(text.to_owned()))
             }
             None => Err(Error::NotAcquired),
         }
     }
 
-    /// Requests a turn under a request number of its own until there is a reply. The commands are
-    /// encoded anew for each attempt, since less of the time to wait is left.
+    /// Requests a turn under a number of the slot until there is a reply. The commands are encoded
+    /// anew for each attempt, since less of the time to wait is left.
     pub(crate) async fn turn<T>(
         &self,
         slot: &mut SlotGuard,
+        number: u64,
         replies: usize,
+        wait: impl Fn() -> Option<Duration>,
         encode: impl Fn(&mut Vec<u8>),
         read: fn(Vec<ClientReply>) -> Result<T>,
     ) -> Result<Turn<T>> {
         let policy = &self.options().retry;
-        let (number, mut again, mut lost) = (slot.next_number(), false, false);
+        let (mut again, mut lost) = (false, false);
         let mut attempts = Attempts::new(policy);
         loop {
             let asked = Instant::now();
             let mut out = Vec::new();
             Command::request(&slot.name, number).encode(&mut out);
             encode(&mut out);
-            match slot.exchange(&out, replies).await.and_then(read) {
-                Ok(told) => return Ok(Turn { told, asked, again }),
+            match slot.exchange_waiting(&out, replies, wait()).await.and_then(read) {
+                Ok(told) => return Ok(Turn { told, asked, again, lost }),
                 Err(error) if error.is_repeated_under_number() => {
                     again = true;
                     lost |= error.maybe_committed();
-                    if asked.elapsed() > LONG_WAIT {
+                    if asked.elapsed() > LONG_WAIT && error.maybe_committed() {
                         attempts = Attempts::new(policy);
                     }
                     attempts.pause(error).await.map_err(|error| error.given_up(lost))?;
@@ -500,6 +535,8 @@ pub(crate) struct Turn<T> {
     pub asked: Instant,
     /// Whether the request was repeated.
     pub again: bool,
+    /// Whether the reply to an earlier attempt was lost, which may still wait at the server.
+    pub lost: bool,
 }
 
 /// The token of a section and the reply of its command, if the section was admitted.

@@ -264,7 +264,7 @@ async fn wanted(client: &Client, lease: &Lease, within: Duration) -> Result<Opti
     let mut slot = client.waiting_slot();
     let mut out = Vec::new();
     lease.command("LOCK.WANTED").arg("TIMEOUT").arg(millis(within)).encode(&mut out);
-    match slot.exchange(&out, 1).await?.pop().map(checked).transpose()? {
+    match slot.exchange_waiting(&out, 1, Some(within)).await?.pop().map(checked).transpose()? {
         None | Some(ClientReply::Nil) => Ok(None),
         Some(reply) => i64::from_reply(reply).map(Some),
     }

@@ -55,7 +55,7 @@ impl Gateway {
                     self.parts.routes_changed(&before);
                 }
                 self.parts.lead_ended(shard, Vec::new());
-                self.parts.follow_now();
+                self.parts.tracking.follow_now(&mut self.parts.core);
             }
             ClusterChange::Led(..) => {}
             ClusterChange::Map(map) => {

@@ -104,7 +104,8 @@ impl Gateway {
         }
         self.pubsub.close(id);
         self.parts.core.stop_monitoring(id);
-        self.parts.end_tracking(id);
+        let Parts { core, sessions, tracking, .. } = &mut self.parts;
+        tracking.end(core, sessions, id);
         self.parts.sessions.close(&mut self.parts.core, id);
         self.parts.core.mail.stats.subscribers = self.pubsub.subscribers() as u64;
         self.settle();
@@ -187,7 +188,10 @@ impl Gateway {
                 Timer::Users => self.users.look_again(&mut self.parts),
                 Timer::Types => self.parts.read_types(),
                 Timer::Pause => self.parts.pause_due(),
-                Timer::Follow => self.parts.follow(),
+                Timer::Follow => {
+                    let Parts { core, sessions, tracking, .. } = &mut self.parts;
+                    tracking.follow(core, sessions);
+                }
                 Timer::Cut { job } => self.parts.backups.overdue(&mut self.parts.core, job),
                 Timer::Dispatch { session } => {
                     if let Some(session) = self.parts.sessions.get_mut(session) {

@@ -169,7 +169,7 @@ impl DataSet {
     pub fn with_calls(self) -> Result<Self, Error> {
         if self.calls.is_empty() {
             let what = "has only thinned-out days: sketch-*.parquet and tail-*.parquet can be \
-                        queried with SQL, as the guide's page on synchrony shows";
+                        queried with SQL, as docs/latency/probe-data.md shows";
             return Err(Error::content(&self.root, what));
         }
         Ok(self)

@@ -102,7 +102,8 @@ impl Gateway {
                 self.parts.transactions.leave(&mut self.parts.core, &mut self.parts.sessions, id);
                 self.pubsub.close(id);
                 self.parts.core.stop_monitoring(id);
-                self.parts.end_tracking(id);
+                let Parts { core, sessions, tracking, .. } = &mut self.parts;
+                tracking.end(core, sessions, id);
                 let user = self.users.first(&self.parts.core.config);
                 let Some(session) = self.parts.sessions.get_mut(id.0) else {
                     return Handled::Later;
@@ -111,7 +112,10 @@ impl Gateway {
                 session.reset(user);
                 Reply::status("RESET").into()
             }
-            "client" if args.is(1, "TRACKING") => self.parts.track(id, args),
+            "client" if args.is(1, "TRACKING") => {
+                let Parts { core, sessions, tracking, .. } = &mut self.parts;
+                tracking.track(core, sessions, id, args)
+            }
             "fence" => self.parts.fence(id, args),
             "lock.section" => self.parts.section(id, args),
             "flushall" | "flushdb"

@@ -213,7 +213,8 @@ impl Gateway {
         let skip = session.replies == Replies::SkipNext;
         let tracks = !plain && session.about.tracker.is_some();
         if tracks {
-            self.parts.before_tracked(id, spec, args);
+            let Parts { core, sessions, tracking, .. } = &mut self.parts;
+            tracking.before(core, sessions, id, (spec, args));
         }
         let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         let done = match &session.mode {
@@ -253,7 +254,8 @@ impl Gateway {
             session.replied(skip);
         }
         if tracks && done {
-            self.parts.after_tracked(id, spec);
+            let Parts { core, sessions, tracking, .. } = &mut self.parts;
+            tracking.after(core, sessions, id, spec);
         }
         done
     }

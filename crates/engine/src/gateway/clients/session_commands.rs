@@ -49,7 +49,8 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Authenticates the connection.", "[username] password", "O(1), deliberately slow");
     ("client", -2, QUEUED, Keys::None,
         "Describes and manages connections.",
-        "CACHING <YES | NO> | GETNAME | GETREDIR | ID | INFO | KILL <address | filter value [filter value ...]> | \
+        "CACHING <YES | NO> | GETNAME | GETREDIR | ID | INFO | \
+         KILL <address | filter value [filter value ...]> | \
          LIST [TYPE <NORMAL | PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | \
          ORDER <ON | OFF> | PAUSE milliseconds [WRITE | ALL] | REPLY <ON | OFF | SKIP> | \
          REQUEST name number | SETINFO <LIB-NAME name | LIB-VER version> | SETNAME name | \

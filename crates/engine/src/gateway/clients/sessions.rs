@@ -42,6 +42,8 @@ pub(in crate::gateway) struct Sessions {
     dispatching: Vec<SessionId>,
     /// Sessions whose next scripts may go ahead.
     with_scripts: Vec<SessionId>,
+    /// Sessions with caches whose transaction has ended.
+    left: Vec<SessionId>,
 }
 
 impl Sessions {
@@ -326,6 +328,23 @@ impl Sessions {
         if self.table.get_mut(id.0).is_some_and(|session| session.pipeline.queue()) {
             self.dispatching.push(id);
         }
+    }
+
+    /// Notes that the transaction of a session has ended, if the session keeps what it reads.
+    pub fn has_left(&mut self, id: SessionId) {
+        if self.table.get(id.0).is_some_and(|session| session.about.tracker.is_some()) {
+            self.left.push(id);
+        }
+    }
+
+    /// Takes a session with a cache whose transaction has ended.
+    pub fn next_left(&mut self) -> Option<SessionId> {
+        self.left.pop()
+    }
+
+    /// Whether there is such a session.
+    pub fn have_left(&self) -> bool {
+        !self.left.is_empty()
     }
 
     /// Runs the next scripts of a session when the present input is processed.

@@ -23,6 +23,13 @@ impl Gateway {
                 self.parts.wait_goes_on(Some(effect));
             }
             self.parts.transactions.settle(&mut self.parts.sessions);
+            while let Some(id) = self.parts.sessions.next_left() {
+                let Parts { core, sessions, tracking, .. } = &mut self.parts;
+                tracking.transaction_ended(core, sessions, id);
+            }
+            while let Some((target, inquiry)) = self.parts.tracking.next_inquiry() {
+                self.parts.gather(target, inquiry);
+            }
             while let Some((job, question)) = self.parts.questions.pop_front() {
                 let own = self.know(&question);
                 self.parts.gathers.told(&mut self.parts.core, job, own);
@@ -38,13 +45,17 @@ impl Gateway {
                         self.users.looked(&mut self.parts, &self.pubsub, reply);
                     }
                     USERS => self.users.changed(&mut self.parts, target, reply),
-                    CACHE => self.parts.redirection_known(target.session, &reply),
+                    CACHE => {
+                        let Parts { core, sessions, tracking, .. } = &mut self.parts;
+                        tracking.redirection_known(core, sessions, target.session, &reply);
+                    }
                     _ if target == TYPES => self.parts.types_read(&reply),
                     _ => self.parts.finish(target, reply),
                 }
             }
             while let Some(id) = self.parts.core.cached.pop() {
-                self.parts.tell_again(id);
+                let Parts { core, sessions, tracking, .. } = &mut self.parts;
+                tracking.tell_again(core, sessions, id);
             }
             while let Some((target, finish, items)) = self.parts.core.partial.pop_front() {
                 self.parts.complete_with(target, &finish, items);
@@ -61,6 +72,8 @@ impl Gateway {
                 || !self.parts.core.partial.is_empty()
                 || !self.parts.core.afterwards.is_empty()
                 || !self.parts.core.cached.is_empty()
+                || self.parts.tracking.has_inquiries()
+                || self.parts.sessions.have_left()
                 || self.parts.near_locks.have_effects()
                 || self.parts.transactions.have_effects()
                 || !self.parts.questions.is_empty()

@@ -1,6 +1,6 @@
 //! The reference page of all commands.
 
-use super::{flag_names, permissions};
+use super::{commuting, flag_names, permissions};
 use crate::gateway::clients::session_commands::all;
 use adt::known::{self, Standing};
 use adt::{CommandSpec, Keys, record};
@@ -27,6 +27,25 @@ whose reply is observed before the transaction commits; the same mode without it
 writes. Reads of any kind share with reads.
 ";
 
+const COMMUTING: &str = "
+## Commuting
+
+A transaction waits for another one only where their calls do not commute. This page compares the
+commands of a type, called on one key by two open transactions (`TXN`) that see the replies:
+
+- *always*: neither waits, whatever the arguments and the value are.
+- *if* something holds, as when the members are different ones: then neither waits.
+- *never*: the second one waits, at its call or at its commit, until the first one has ended.
+
+Writes are meant that change the value: one that changes nothing waits for no read. The key does
+not expire. Of the keys of a command it is the one that is written, if there is one; those that are
+only read are read as a whole.
+
+Writes whose replies are not seen before the commit never wait for each other: a command alone,
+everything in `MULTI`, and writes after `TXN BEGIN BLIND`. They wait only for open transactions that
+were told what they would change.
+";
+
 /// The page, in Markdown.
 pub fn markdown() -> String {
     let mut groups: BTreeMap<&str, Vec<&CommandSpec>> = BTreeMap::new();
@@ -43,13 +62,14 @@ pub fn markdown() -> String {
         put(&mut page, format_args!(" {}\n", names.join(", ")));
     }
     let page = page.replacen("\n- [", "\n\n- [", 1);
-    let mut page = page + "- [Lock modes](#lock-modes)\n";
+    let mut page = page + "- [Commuting](#commuting)\n- [Lock modes](#lock-modes)\n";
     for (group, commands) in &groups {
         put(&mut page, format_args!("\n## {} commands\n", title(group)));
         for spec in commands {
             command(&mut page, spec);
         }
     }
+    commuting(&mut page);
     locks(&mut page);
     page
 }
@@ -111,6 +131,18 @@ fn keys(keys: Keys) -> String {
         Keys::Counted { at, also } => {
             let also = if also > 0 { format!("argument {also}, and ") } else { String::new() };
             format!("{also}as many after argument {at} as it says")
+        }
+    }
+}
+
+fn commuting(page: &mut String) {
+    page.push_str(COMMUTING);
+    for (group, kinds) in commuting::by_groups() {
+        put(page, format_args!("\n### Commuting of {group}\n\n"));
+        for (commands, facts) in kinds {
+            let facts: Vec<_> =
+                facts.iter().map(|(when, others)| format!("{when} with {others}")).collect();
+            put(page, format_args!("- {}: {}.\n", commands.join(", "), facts.join("; ")));
         }
     }
 }

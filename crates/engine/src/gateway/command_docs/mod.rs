@@ -3,11 +3,13 @@
 //! All of it comes from the command table. Forms are those of Redis 7, which clients parse to find keys
 //! and to print help.
 
+mod commuting;
 mod differences;
 mod docs;
 pub(in crate::gateway) mod find;
 mod key_flags;
 mod markdown;
+mod samples;
 
 pub use differences::differences;
 pub use docs::docs;

@@ -42,11 +42,13 @@ impl Parts {
                 }
                 Knowledge::Count(0)
             }
-            LocalQuestion::HasClient(client) => {
-                Knowledge::Count(i64::from(self.client(*client).is_some()))
-            }
+            LocalQuestion::HasClient(client) => Knowledge::Count(i64::from(
+                self.tracking.client(&self.core, &self.sessions, *client).is_some(),
+            )),
             LocalQuestion::Invalidate { client, names } => {
-                Knowledge::Count(i64::from(self.invalidate(*client, names.as_deref())))
+                let Parts { core, sessions, tracking, .. } = self;
+                let told = tracking.invalidate(core, sessions, *client, names.as_deref());
+                Knowledge::Count(i64::from(told))
             }
             LocalQuestion::Monitored(lines) => {
                 lines.iter().for_each(|line| self.monitored(line));

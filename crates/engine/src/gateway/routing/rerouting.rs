@@ -61,8 +61,8 @@ impl Parts {
             self.blocked.move_from(&mut self.core, parent);
         }
         // The new shards are not followed yet.
-        self.drop_all();
-        self.follow_now();
+        self.tracking.drop_all(&mut self.core, &mut self.sessions);
+        self.tracking.follow_now(&mut self.core);
     }
 
     /// Sends held requests for a shard that was split to the shards that they concern now.

@@ -164,7 +164,9 @@ impl Parts {
                 let effect = self.blocked.wait_ended(&mut self.core, token, job, answer);
                 self.wait_goes_on(effect);
             }
-            Pending::Follow { shard } => self.followed(shard, &answer),
+            Pending::Follow { shard } => {
+                self.tracking.followed(&mut self.core, &mut self.sessions, shard, &answer);
+            }
             Pending::Remembered => {}
         }
     }
@@ -274,7 +276,8 @@ impl Parts {
                 self.coordination.settle_multi(&mut self.core, (session, id), shards);
             }
             Notice::Changed { shard, feed, number, keys } => {
-                self.keys_changed(shard, (feed, number), &keys);
+                let (core, sessions) = (&mut self.core, &mut self.sessions);
+                self.tracking.keys_changed(core, sessions, (shard, feed, number), &keys);
             }
             Notice::Ready { key } => {
                 if let Some(Pending::Wait { job }) = self.core.mail.pending.get(token) {

@@ -8,7 +8,7 @@ use adt::{Args, Blob, ErrorReply, Reply};
 use std::collections::BTreeSet;
 
 /// Change that `CLIENT TRACKING` makes.
-pub enum Change {
+pub enum Switch {
     /// This tracker from now on.
     On(Tracker),
     Off,
@@ -94,13 +94,13 @@ impl Options {
 }
 
 /// Reads `CLIENT TRACKING <ON | OFF> [REDIRECT id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]`.
-pub fn parse(session: &Session, args: &Args<'_>) -> Result<Change, ErrorReply> {
+pub fn parse(session: &Session, args: &Args<'_>) -> Result<Switch, ErrorReply> {
     if args.len() < 3 {
         return Err(wrong_words("client", "tracking"));
     }
     let options = Options::parse(args)?;
     if args.is(2, "OFF") {
-        return Ok(Change::Off);
+        return Ok(Switch::Off);
     }
     if !args.is(2, "ON") {
         return Err(ErrorReply::syntax());
@@ -115,7 +115,7 @@ pub fn parse(session: &Session, args: &Args<'_>) -> Result<Change, ErrorReply> {
         Some(Scope::Prefixes(prefixes)) => prefixes,
         _ => &none,
     };
-    if old.is_some() && options.broadcast != !prefixes.is_empty() {
+    if old.is_some() && options.broadcast == prefixes.is_empty() {
         return Err(ErrorReply::err(
             "You can't switch BCAST mode on/off before disabling tracking for this client, and then \
              re-enabling it with a different mode.",
@@ -150,7 +150,7 @@ pub fn parse(session: &Session, args: &Args<'_>) -> Result<Change, ErrorReply> {
         Options { opt_out: true, .. } => Scope::OptOut,
         _ => Scope::Reads,
     };
-    Ok(Change::On(Tracker {
+    Ok(Switch::On(Tracker {
         scope,
         redirect: options.redirect,
         broken: false,

@@ -11,9 +11,11 @@ mod wiring;
 
 pub(in crate::gateway) use commands::{caching, redirection, told, told_redirection};
 
+use super::admin::inquiry::Inquiry;
 use super::api::SessionId;
 use super::clients::session::Session;
 use super::clients::sessions::Sessions;
+use super::core::Core;
 use super::target::Target;
 use crate::limits::TRACKED_KEYS_MAX;
 use adt::collections::Map;
@@ -21,12 +23,12 @@ use adt::command::database::{database_of, shown};
 use adt::{Blob, Reply};
 use feeds::Feeds;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most notices that a client is to get again behind its replies; one that drops all stands for more.
 const AGAIN_MAX: usize = 1_000;
 
-/// What a client wants to be told of.
+/// Keys whose changes a client is told of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::gateway) enum Scope {
     /// Keys that it has read.
@@ -101,43 +103,41 @@ impl Tracker {
 
 /// Session that has read a key, with the number of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reader {
+struct KeyReader {
     session: SessionId,
     seq: u64,
 }
 
 /// Keys that clients of the gateway hold in their caches, and the changes that it hears of.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(in crate::gateway) struct Tracking {
-    readers: Map<Blob, SmallVec<[Reader; 1]>>,
+    readers: Map<Blob, SmallVec<[KeyReader; 1]>>,
     prefixes: BTreeMap<Blob, BTreeSet<SessionId>>,
     /// Sessions with a tracker.
-    sessions: BTreeSet<SessionId>,
+    clients: BTreeSet<SessionId>,
     feeds: Feeds,
     /// Whether a timer looks at the feeds.
     timed: bool,
     /// Sessions by the number of their client, to which others are redirected.
     redirected: BTreeMap<u64, SessionId>,
-    /// Trackers that are not in effect before all shards are followed, with the target of the reply.
-    starting: Vec<Target>,
+    /// Targets of the replies to sessions that track from when all shards are followed, and whether each has
+    /// not tracked before.
+    starting: Vec<(Target, bool)>,
+    /// Position of the key that is forgotten next.
+    next: usize,
     /// Trackers whose redirection is looked up.
     asked: BTreeMap<SessionId, (Tracker, Target)>,
+    /// Questions to all gateways about clients that are told in the place of others.
+    inquiries: VecDeque<(Target, Inquiry)>,
 }
 
 impl Tracking {
-    /// Number of sessions that track.
-    pub fn sessions(&self) -> usize {
-        self.sessions.len()
-    }
-
-    /// Number of keys that are remembered.
-    pub fn keys(&self) -> usize {
-        self.readers.len()
-    }
-
-    /// Number of prefixes.
-    pub fn prefixes(&self) -> usize {
-        self.prefixes.len()
+    /// Brings the counters up to date.
+    fn count(&self, core: &mut Core) {
+        let stats = &mut core.mail.stats;
+        stats.tracking = self.clients.len() as u64;
+        stats.tracked_keys = self.readers.len() as u64;
+        stats.tracked_prefixes = self.prefixes.len() as u64;
     }
 
     /// Gives a session a tracker.
@@ -154,17 +154,18 @@ impl Tracking {
         }
         session.about.tracker = Some(Box::new(Tracker { again: kept, ..tracker }));
         session.refresh();
-        self.sessions.insert(id);
+        self.clients.insert(id);
     }
 
-    /// Ends the tracking of a session.
-    pub fn end(&mut self, id: SessionId, session: &mut Session) {
+    /// Takes the tracker of a session away.
+    fn unset(&mut self, id: SessionId, session: &mut Session) {
         self.asked.remove(&id);
+        self.starting.retain(|(target, _)| target.session != id);
         let Some(tracker) = session.about.tracker.take() else { return };
         session.refresh();
         self.forget_prefixes(id, &tracker);
-        self.sessions.remove(&id);
-        if self.sessions.is_empty() {
+        self.clients.remove(&id);
+        if self.clients.is_empty() {
             self.readers = Map::default();
             self.redirected.clear();
         }
@@ -184,15 +185,31 @@ impl Tracking {
 
     /// Notes that a session is about to read a key. Returns a key that is forgotten for it, with its readers,
     /// if there are too many.
-    fn reads(&mut self, key: Blob, reader: Reader) -> Option<(Blob, SmallVec<[Reader; 1]>)> {
+    fn reads(&mut self, key: Blob, reader: KeyReader) -> Option<(Blob, SmallVec<[KeyReader; 1]>)> {
         let full = self.readers.len() >= TRACKED_KEYS_MAX && !self.readers.contains_key(&key);
-        let forgotten = if full { self.readers.swap_remove_index(0) } else { None };
+        let mut forgotten = None;
+        if full {
+            self.next = (self.next + 1) % self.readers.len();
+            forgotten = self.readers.swap_remove_index(self.next);
+        }
         let readers = self.readers.entry(key).or_default();
         match readers.iter_mut().find(|known| known.session == reader.session) {
             Some(known) => known.seq = reader.seq,
             None => readers.push(reader),
         }
         forgotten
+    }
+
+    /// Forgets readers of a key that are gone, when their number has doubled.
+    fn forget_dead(&mut self, sessions: &Sessions, key: &Blob) {
+        let Some(readers) = self.readers.get_mut(key) else { return };
+        if readers.len() >= 8 && readers.len().is_power_of_two() {
+            readers.retain(|reader| {
+                sessions
+                    .get(reader.session.0)
+                    .is_some_and(|session| session.about.tracker.is_some())
+            });
+        }
     }
 
     /// Finds the sessions that are to be told that a key has changed, and forgets that they have read it.
@@ -217,16 +234,16 @@ impl Tracking {
 
 /// Names of changed keys for each session that is to be told.
 #[derive(Default)]
-struct Told(BTreeMap<SessionId, Vec<Blob>>);
+struct Told(BTreeMap<SessionId, BTreeSet<Blob>>);
 
 impl Told {
     fn add(&mut self, id: SessionId, name: &Blob) {
-        self.0.entry(id).or_default().push(name.clone());
+        self.0.entry(id).or_default().insert(name.clone());
     }
 
     /// Tells a session that has read a key. Whether it stays a reader: its reply is not sent, so that it is
     /// told again afterwards.
-    fn reader(&mut self, sessions: &mut Sessions, reader: Reader, name: &Blob) -> bool {
+    fn reader(&mut self, sessions: &mut Sessions, reader: KeyReader, name: &Blob) -> bool {
         let Some(session) = sessions.get_mut(reader.session.0) else { return false };
         let waits = reader.seq >= session.base;
         let Some(tracker) = &mut session.about.tracker else { return false };
@@ -243,7 +260,7 @@ fn invalidation(names: Option<&[Blob]>) -> Reply {
     Reply::Push(vec![Reply::bulk("invalidate"), names_or_all(names)])
 }
 
-/// The same as the message of a channel, which RESP2 has.
+/// Message that keys have changed, or all of them, as that of a channel, which RESP2 has.
 fn published(names: Option<&[Blob]>) -> Reply {
     let channel = Reply::bulk("__redis__:invalidate");
     Reply::Push(vec![Reply::bulk("message"), channel, names_or_all(names)])
@@ -266,14 +283,16 @@ mod tests {
     #[test]
     fn the_keys_that_are_remembered_are_bounded() {
         let mut tracking = Tracking::default();
-        let reader = |seq| Reader { session: SessionId(1), seq };
+        let reader = |seq| KeyReader { session: SessionId(1), seq };
         for number in 0..TRACKED_KEYS_MAX {
             assert_eq!(tracking.reads(key(number), reader(0)), None);
         }
         assert_eq!(tracking.reads(key(7), reader(1)), None, "it is known");
         let (forgotten, readers) = tracking.reads(key(TRACKED_KEYS_MAX), reader(2)).unwrap();
-        assert_eq!((forgotten, &readers[..]), (key(0), &[reader(0)][..]));
-        assert_eq!(tracking.keys(), TRACKED_KEYS_MAX);
+        assert_eq!((forgotten, &readers[..]), (key(1), &[reader(0)][..]));
+        let (forgotten, _) = tracking.reads(key(TRACKED_KEYS_MAX + 1), reader(3)).unwrap();
+        assert_eq!(forgotten, key(2), "the newest stay");
+        assert_eq!(tracking.readers.len(), TRACKED_KEYS_MAX);
     }
 
     #[test]

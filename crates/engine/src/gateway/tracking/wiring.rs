@@ -1,165 +1,206 @@
 //! Tracking and the other parts: commands that read, changes that shards tell of, and clients to be told.
 
-use super::commands::{Change, parse};
-use super::{Reader, Told, Tracker, invalidation, published};
+use super::commands::{Switch, parse};
+use super::{KeyReader, Told, Tracker, Tracking, invalidation, published};
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::{Session, SessionMode};
-use crate::gateway::clients::session_commands::runs_script;
+use crate::gateway::clients::session_commands::{lookup, runs_script};
+use crate::gateway::clients::sessions::Sessions;
+use crate::gateway::core::Core;
 use crate::gateway::operators::questions::LocalQuestion;
-use crate::gateway::parts::Parts;
 use crate::gateway::target::{CACHE, NOWHERE, Target};
 use crate::gateway::timer::Timer;
 use crate::gateway::types::known::is_call;
+use crate::gateway::waiting::fence::PREFIX;
 use crate::ids::ShardId;
 use crate::limits::FOLLOW_US;
 use crate::message::Answer;
 use adt::command::database::shown;
+use adt::kinds::lock::section;
 use adt::{Args, Blob, CommandSpec, ErrorReply, Flags, Keys, Reply};
+use std::collections::BTreeSet;
 
 /// Commands of clients.
-impl Parts {
+impl Tracking {
     /// `CLIENT TRACKING`.
-    pub(in crate::gateway) fn track(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        if !self.sessions.is_idle(id) {
+    pub fn track(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+        args: &Args<'_>,
+    ) -> Handled {
+        if !sessions.is_idle(id) {
             return Handled::Hold;
         }
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        let Some(session) = sessions.get_mut(id.0) else { return Handled::Later };
         let tracker = match parse(session, args) {
-            Ok(Change::On(tracker)) => tracker,
-            Ok(Change::Off) => {
-                self.tracking.end(id, session);
-                self.count_tracking();
+            Ok(Switch::On(tracker)) => tracker,
+            Ok(Switch::Off) => {
+                self.end(core, sessions, id);
                 return Reply::Ok.into();
             }
             Err(error) => return error.into(),
         };
-        let target = self.sessions.place(id, None);
-        self.sessions.bar(target);
+        let target = sessions.place(id, None);
+        sessions.bar(target);
         match tracker.redirect {
-            None => self.tracks(tracker, target),
+            None => self.begin(core, sessions, tracker, target),
             Some(client) => {
-                self.tracking.asked.insert(id, (tracker, target));
-                let question = LocalQuestion::HasClient(client);
-                let target = Target { session: id, seq: 0, item: CACHE };
-                self.gather(target, Inquiry::of_machine(Combine::Sum, question));
+                self.asked.insert(id, (tracker, target));
+                self.ask_for(id, LocalQuestion::HasClient(client));
             }
         }
         Handled::Later
     }
 
+    /// Asks all gateways about the client that a session is redirected to.
+    fn ask_for(&mut self, session: SessionId, question: LocalQuestion) {
+        let target = Target { session, seq: 0, item: CACHE };
+        self.inquiries.push_back((target, Inquiry::of_machine(Combine::Sum, question)));
+    }
+
+    /// Question to all gateways that is to be asked, with the target of the answer.
+    pub fn next_inquiry(&mut self) -> Option<(Target, Inquiry)> {
+        self.inquiries.pop_front()
+    }
+
+    /// Whether there is such a question.
+    pub fn has_inquiries(&self) -> bool {
+        !self.inquiries.is_empty()
+    }
+
     /// Takes the answer to the question whether there is a client that a session is redirected to, or whether
     /// it was told.
-    pub(in crate::gateway) fn redirection_known(&mut self, id: SessionId, reply: &Reply) {
+    pub fn redirection_known(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+        reply: &Reply,
+    ) {
         let exists = matches!(reply, Reply::Int(1..));
-        if let Some((tracker, target)) = self.tracking.asked.remove(&id) {
+        if let Some((tracker, target)) = self.asked.remove(&id) {
             if exists {
-                return self.tracks(tracker, target);
+                return self.begin(core, sessions, tracker, target);
             }
             let text = "The client ID you want redirect to does not exist";
-            return self.core.finish(target, ErrorReply::err(text).into());
+            return core.finish(target, ErrorReply::err(text).into());
         }
-        let Some(session) = self.sessions.get_mut(id.0).filter(|_| !exists) else { return };
+        let Some(session) = sessions.get_mut(id.0).filter(|_| !exists) else { return };
         let protocol = session.protocol;
         let Some(tracker) = &mut session.about.tracker else { return };
         if !std::mem::replace(&mut tracker.broken, true) && protocol == 3 {
             let client = tracker.redirect.map_or(0, |client| client as i64);
             let words = vec![Reply::bulk("tracking-redir-broken"), Reply::Int(client)];
-            self.core.push(id, protocol, Reply::Push(words));
+            core.push(id, protocol, Reply::Push(words));
         }
     }
 
     /// Begins to track for a session. It goes on when all shards are followed.
-    fn tracks(&mut self, tracker: Tracker, target: Target) {
+    fn begin(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        tracker: Tracker,
+        target: Target,
+    ) {
         let id = target.session;
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
-        let first = self.tracking.sessions() == 0;
-        self.tracking.set(id, session, tracker);
-        self.count_tracking();
+        let Some(session) = sessions.get_mut(id.0) else { return };
+        let (first, fresh) = (self.clients.is_empty(), !self.clients.contains(&id));
+        self.set(id, session, tracker);
+        self.count(core);
         if first {
-            self.tracking.feeds.end_all();
-            self.tracking.feeds.ask(&mut self.core);
+            self.feeds.end_all();
+            self.feeds.ask(core);
         }
-        if !std::mem::replace(&mut self.tracking.timed, true) {
-            self.core.set_timer(FOLLOW_US, Timer::Follow);
+        if !std::mem::replace(&mut self.timed, true) {
+            core.set_timer(FOLLOW_US, Timer::Follow);
         }
-        self.tracking.starting.push(target);
-        self.start_tracking(false);
+        self.starting.push((target, fresh));
+        self.answer_started(core, false);
     }
 
-    /// Answers the clients that have begun to track, if all shards are followed or it takes too long: they are
-    /// told to drop what they hold when they are.
-    fn start_tracking(&mut self, late: bool) {
-        if late || self.tracking.feeds.are_live() {
-            for target in std::mem::take(&mut self.tracking.starting) {
-                self.core.finish(target, Reply::Ok);
+    /// Answers the clients that have begun to track, if all shards are followed or it takes too long: then
+    /// they are told to drop what they hold as soon as all are.
+    fn answer_started(&mut self, core: &mut Core, late: bool) {
+        if late || self.feeds.are_live() {
+            for (target, _) in std::mem::take(&mut self.starting) {
+                core.finish(target, Reply::Ok);
             }
         }
     }
 
-    /// Ends the tracking of a session that is gone, or was reset.
-    pub(in crate::gateway) fn end_tracking(&mut self, id: SessionId) {
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            self.tracking.end(id, session);
-            self.count_tracking();
+    /// Ends the tracking of a session.
+    pub fn end(&mut self, core: &mut Core, sessions: &mut Sessions, id: SessionId) {
+        if let Some(session) = sessions.get_mut(id.0) {
+            self.unset(id, session);
+            self.count(core);
         }
     }
 
-    fn count_tracking(&mut self) {
-        let stats = &mut self.core.mail.stats;
-        stats.tracking = self.tracking.sessions() as u64;
-        stats.tracked_prefixes = self.tracking.prefixes() as u64;
-        stats.tracked_keys = self.tracking.keys() as u64;
-    }
-
     /// Notes the keys that a command of a tracking session is about to read.
-    pub(in crate::gateway) fn before_tracked(
+    pub fn before(
         &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
         id: SessionId,
-        spec: &CommandSpec,
-        args: &Args<'_>,
+        (spec, args): (&CommandSpec, &Args<'_>),
     ) {
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
-        let naming = self.core.naming(session.database);
+        let Some(session) = sessions.get_mut(id.0) else { return };
+        let naming = core.naming(session.database);
         let seq = session.base + session.queue.len() as u64;
         let Session { mode, about, .. } = session;
         let Some(tracker) = &mut about.tracker else { return };
         let wants = tracker.wants_reads();
-        let mut keys: Vec<Blob> = Vec::new();
-        if spec.flags.has(Flags::READ) || runs_script(spec) || is_call(spec) {
-            let positions = spec.keys.positions(args).unwrap_or_default();
-            keys.extend(positions.into_iter().filter_map(|at| args.get(at)).map(Blob::from));
-            if matches!(spec.keys, Keys::Declared { .. }) {
-                keys.iter_mut().for_each(|key| *key = naming.key_of(key));
+        let mut keys = match inner(spec, args) {
+            // The words behind another command have names in them.
+            Some(words) => {
+                let names = lookup(words.get(0).unwrap_or_default()).map_or_else(
+                    || words.get(1).map(Blob::from).into_iter().collect(),
+                    |spec| keys_read(spec, &words),
+                );
+                names.iter().map(|name| naming.key_of(name)).collect()
             }
-        }
+            None if matches!(spec.keys, Keys::Declared { .. }) => {
+                keys_read(spec, args).iter().map(|name| naming.key_of(name)).collect()
+            }
+            None => keys_read(spec, args),
+        };
         match mode {
-            SessionMode::Multi(_) if spec.name == "exec" => {
-                keys.clone_from(&tracker.queued);
-            }
+            SessionMode::Multi(_) if spec.name == "exec" => keys.clone_from(&tracker.queued),
             SessionMode::Multi(_) if wants => return tracker.queued.append(&mut keys),
-            SessionMode::Interactive(_) if wants => tracker.seen.extend(keys.iter().cloned()),
-            _ if wants => {}
-            _ => return,
+            // Whatever the client wants: it may see writes that are never committed.
+            SessionMode::Interactive(_) => tracker.seen.extend(keys.iter().cloned()),
+            _ => {}
+        }
+        if !wants {
+            return;
         }
         for key in keys {
-            let forgotten = self.tracking.reads(key, Reader { session: id, seq });
-            if let Some((key, readers)) = forgotten {
+            self.forget_dead(sessions, &key);
+            if let Some((key, readers)) = self.reads(key, KeyReader { session: id, seq }) {
                 let (name, mut told) = (shown(&key), Told::default());
                 for reader in readers {
-                    told.reader(&mut self.sessions, reader, &name);
+                    told.reader(sessions, reader, &name);
                 }
-                self.tell_all(told);
+                self.tell_all(core, sessions, told);
             }
         }
-        self.core.mail.stats.tracked_keys = self.tracking.keys() as u64;
+        self.count(core);
     }
 
-    /// Forgets what a tracked command has made obsolete. Tells its session to drop what its transaction has
-    /// read, if that is over.
-    pub(in crate::gateway) fn after_tracked(&mut self, id: SessionId, spec: &CommandSpec) {
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
+    /// Forgets what a tracked command has made obsolete.
+    pub fn after(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+        spec: &CommandSpec,
+    ) {
+        let Some(session) = sessions.get_mut(id.0) else { return };
         let open = matches!(session.mode, SessionMode::Interactive(_));
         let queues = matches!(session.mode, SessionMode::Multi(_));
         let Some(tracker) = &mut session.about.tracker else { return };
@@ -169,149 +210,195 @@ impl Parts {
                 tracker.caching = None;
             }
         }
-        if !open && !tracker.seen.is_empty() {
-            let mut names: Vec<Blob> =
-                std::mem::take(&mut tracker.seen).iter().map(shown).collect();
+        if !open {
+            self.transaction_ended(core, sessions, id);
+        }
+    }
+
+    /// Tells a session to drop what its transaction has read, which has ended.
+    pub fn transaction_ended(&mut self, core: &mut Core, sessions: &mut Sessions, id: SessionId) {
+        let Some(session) = sessions.get_mut(id.0) else { return };
+        let Some(tracker) = &mut session.about.tracker else { return };
+        if !tracker.seen.is_empty() {
+            let seen = std::mem::take(&mut tracker.seen);
+            let mut names: Vec<Blob> = seen.iter().map(shown).collect();
             names.sort_unstable();
             names.dedup();
-            self.tell(id, Some(&names));
+            self.tell(core, sessions, id, Some(&names));
         }
     }
 }
 
 /// Changes of keys.
-impl Parts {
+impl Tracking {
     /// Follows all shards, and looks at those that are silent.
-    pub(in crate::gateway) fn follow(&mut self) {
-        self.tracking.timed = self.tracking.sessions() > 0;
-        if !self.tracking.timed {
+    pub fn follow(&mut self, core: &mut Core, sessions: &mut Sessions) {
+        self.timed = !self.clients.is_empty();
+        if !self.timed {
             return;
         }
-        self.core.set_timer(FOLLOW_US, Timer::Follow);
-        if self.tracking.feeds.end_silent(self.core.now.mono_us) {
-            self.drop_all();
+        core.set_timer(FOLLOW_US, Timer::Follow);
+        if self.feeds.end_silent(core.now.mono_us) {
+            self.drop_all(core, sessions);
         }
-        self.start_tracking(true);
-        self.tracking.feeds.ask(&mut self.core);
+        self.answer_started(core, true);
+        self.feeds.ask(core);
     }
 
     /// Follows shards whose leaders have changed at once.
-    pub(in crate::gateway) fn follow_now(&mut self) {
-        if self.tracking.sessions() > 0 {
-            self.tracking.feeds.ask(&mut self.core);
+    pub fn follow_now(&mut self, core: &mut Core) {
+        if !self.clients.is_empty() {
+            self.feeds.ask(core);
         }
     }
 
     /// Takes the answer of a shard that is followed.
-    pub(in crate::gateway) fn followed(&mut self, shard: ShardId, answer: &Answer) {
-        let others = self.tracking.sessions() > self.tracking.starting.len();
-        if self.tracking.feeds.answered(shard, answer) && others {
-            self.drop_all();
+    pub fn followed(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        shard: ShardId,
+        answer: &Answer,
+    ) {
+        if self.feeds.answered(shard, answer) {
+            self.drop_all(core, sessions);
         }
-        self.start_tracking(false);
+        self.answer_started(core, false);
     }
 
     /// Takes a notice of a shard about changed keys.
-    pub(in crate::gateway) fn keys_changed(
+    pub fn keys_changed(
         &mut self,
-        shard: ShardId,
-        (feed, number): (u64, u64),
+        core: &mut Core,
+        sessions: &mut Sessions,
+        (shard, feed, number): (ShardId, u64, u64),
         keys: &[Blob],
     ) {
-        if self.tracking.feeds.heard(shard, feed, number) || keys.is_empty() {
-            self.drop_all();
+        if self.feeds.heard(shard, feed, number) || keys.is_empty() {
+            self.drop_all(core, sessions);
         }
         let mut told = Told::default();
         for key in keys {
-            self.tracking.changed(&mut self.sessions, key, &mut told);
+            self.changed(sessions, key, &mut told);
         }
-        self.core.mail.stats.tracked_keys = self.tracking.keys() as u64;
-        self.tell_all(told);
+        self.count(core);
+        self.tell_all(core, sessions, told);
     }
 
     /// Tells all clients to drop everything: changes may have been missed, or are too many.
-    pub(in crate::gateway) fn drop_all(&mut self) {
-        for id in self.tracking.sessions.clone() {
-            let Some(session) = self.sessions.get_mut(id.0) else { continue };
-            let last = session.queue.len() as u64;
-            if let (Some(tracker), Some(last)) = (&mut session.about.tracker, last.checked_sub(1)) {
+    pub fn drop_all(&mut self, core: &mut Core, sessions: &mut Sessions) {
+        let fresh = self.starting.iter().filter(|(_, fresh)| *fresh);
+        let fresh: BTreeSet<SessionId> = fresh.map(|(target, _)| target.session).collect();
+        for id in self.clients.difference(&fresh).copied().collect::<Vec<_>>() {
+            let Some(session) = sessions.get_mut(id.0) else { continue };
+            let last = (session.queue.len() as u64).checked_sub(1);
+            if let (Some(tracker), Some(last)) = (&mut session.about.tracker, last) {
                 tracker.tell_again(session.base + last, None);
             }
-            self.tell(id, None);
+            self.tell(core, sessions, id, None);
         }
     }
 
-    fn tell_all(&mut self, told: Told) {
+    fn tell_all(&mut self, core: &mut Core, sessions: &Sessions, told: Told) {
         for (id, names) in told.0 {
-            self.tell(id, Some(&names));
+            let names: Vec<Blob> = names.into_iter().collect();
+            self.tell(core, sessions, id, Some(&names));
         }
     }
 
     /// Repeats what a client was told before it had its replies.
-    pub(in crate::gateway) fn tell_again(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
+    pub fn tell_again(&mut self, core: &mut Core, sessions: &mut Sessions, id: SessionId) {
+        let Some(session) = sessions.get_mut(id.0) else { return };
         let base = session.base;
         let Some(tracker) = &mut session.about.tracker else { return };
         let due = tracker.take_again(base);
         if due.iter().any(Option::is_none) {
-            self.tell(id, None);
+            self.tell(core, sessions, id, None);
         } else if !due.is_empty() {
             let names: Vec<Blob> = due.into_iter().flatten().collect();
-            self.tell(id, Some(&names));
+            self.tell(core, sessions, id, Some(&names));
         }
     }
 
     /// Tells a client, or the one that it is redirected to, that keys have changed, or all of them.
-    fn tell(&mut self, id: SessionId, names: Option<&[Blob]>) {
-        let Some(session) = self.sessions.get(id.0) else { return };
+    fn tell(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        id: SessionId,
+        names: Option<&[Blob]>,
+    ) {
+        let Some(session) = sessions.get(id.0) else { return };
         let Some(tracker) = &session.about.tracker else { return };
         match tracker.redirect {
-            None if session.protocol == 3 => self.core.push(id, 3, invalidation(names)),
+            None if session.protocol == 3 => core.push(id, 3, invalidation(names)),
             None => {}
             Some(client) => {
                 let names = names.map(<[Blob]>::to_vec);
-                let target = if tracker.broken {
-                    NOWHERE
-                } else {
-                    Target { session: id, seq: 0, item: CACHE }
-                };
                 let question = LocalQuestion::Invalidate { client, names };
-                self.gather(target, Inquiry::of_machine(Combine::Sum, question));
+                if tracker.broken {
+                    let inquiry = Inquiry::of_machine(Combine::Sum, question);
+                    self.inquiries.push_back((NOWHERE, inquiry));
+                } else {
+                    self.ask_for(id, question);
+                }
             }
         }
     }
 
     /// Session of a client, if it is at this gateway.
-    pub(in crate::gateway) fn client(&mut self, client: u64) -> Option<SessionId> {
+    pub fn client(&mut self, core: &Core, sessions: &Sessions, client: u64) -> Option<SessionId> {
         let is_it = |session: &Session| session.about.client == client;
-        let known = self.tracking.redirected.get(&client).copied();
-        let known = known.filter(|id| self.sessions.get(id.0).is_some_and(is_it));
+        let known = self.redirected.get(&client).copied();
+        let known = known.filter(|id| sessions.get(id.0).is_some_and(is_it));
         let found = known.or_else(|| {
             // The number says whose client it is.
-            let home = client.checked_sub(1)? % u64::from(self.core.config.gateways.max(1));
-            if home != u64::from(self.core.config.id.worker) {
+            let home = client.checked_sub(1)? % u64::from(core.config.gateways.max(1));
+            if home != u64::from(core.config.id.worker) {
                 return None;
             }
-            self.sessions.iter().find(|(_, session)| is_it(session)).map(|(id, _)| SessionId(id))
+            sessions.iter().find(|(_, session)| is_it(session)).map(|(id, _)| SessionId(id))
         });
         match found {
-            Some(id) => drop(self.tracking.redirected.insert(client, id)),
-            None => drop(self.tracking.redirected.remove(&client)),
+            Some(id) => drop(self.redirected.insert(client, id)),
+            None => drop(self.redirected.remove(&client)),
         }
         found
     }
 
     /// Tells a client that keys have changed which another one has read. Whether it is there.
-    pub(in crate::gateway) fn invalidate(&mut self, client: u64, names: Option<&[Blob]>) -> bool {
-        let Some(id) = self.client(client) else { return false };
-        let Some(session) = self.sessions.get(id.0) else { return false };
+    pub fn invalidate(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        client: u64,
+        names: Option<&[Blob]>,
+    ) -> bool {
+        let Some(id) = self.client(core, sessions, client) else { return false };
+        let Some(session) = sessions.get(id.0) else { return false };
         match session.protocol {
-            3 => self.core.push(id, 3, invalidation(names)),
-            protocol if session.subscribed.all() > 0 => {
-                self.core.push(id, protocol, published(names));
-            }
+            3 => core.push(id, 3, invalidation(names)),
+            protocol if session.subscribed.all() > 0 => core.push(id, protocol, published(names)),
             _ => {}
         }
         true
+    }
+}
+
+/// Keys or names in the words of a command that it reads.
+fn keys_read(spec: &CommandSpec, args: &Args<'_>) -> Vec<Blob> {
+    if !(spec.flags.has(Flags::READ) || runs_script(spec) || is_call(spec)) {
+        return Vec::new();
+    }
+    let positions = spec.keys.positions(args).unwrap_or_default();
+    positions.into_iter().filter_map(|at| args.get(at)).map(Blob::from).collect()
+}
+
+/// Words of the command behind `FENCE` or `LOCK.SECTION`.
+fn inner<'a>(spec: &CommandSpec, args: &Args<'a>) -> Option<Args<'a>> {
+    match spec.name {
+        "fence" => args.tail(PREFIX),
+        "lock.section" => args.tail(section(args).ok()?.1),
+        _ => None,
     }
 }

@@ -250,6 +250,7 @@ impl Transactions {
             if let Some(session) = sessions.get_mut(id.0) {
                 session.retry = retry;
                 session.set_mode(mode);
+                sessions.has_left(id);
             }
         }
     }

@@ -25,9 +25,9 @@ struct Follower {
 
 /// All followers of a shard.
 #[derive(Debug, Default)]
-pub(in crate::shard) struct Followers(BTreeMap<GatewayId, Follower>);
+pub(in crate::shard) struct ChangeFollowers(BTreeMap<GatewayId, Follower>);
 
-impl Followers {
+impl ChangeFollowers {
     /// Begins or continues the feed of a gateway.
     pub fn follow(&mut self, core: &mut ShardCore, now: Now, request: &Request) {
         if self.is_full() && !self.0.contains_key(&request.gateway) {
@@ -81,7 +81,7 @@ fn notices(keys: Vec<Blob>) -> Vec<Arc<[Blob]>> {
     all
 }
 
-impl WaitingRoom for Followers {
+impl WaitingRoom for ChangeFollowers {
     fn limit(&self) -> usize {
         FOLLOWERS_MAX
     }
@@ -94,7 +94,7 @@ impl WaitingRoom for Followers {
         self.0.values().map(|follower| follower.until_us).min()
     }
 
-    /// Its gateways follow again, if they are there.
+    /// Forgets the machine's gateways, which follow again if they are there.
     fn forget(&mut self, _core: &mut ShardCore, _now: Now, machine: MachineId) {
         self.0.retain(|gateway, _| gateway.machine != machine);
     }

@@ -22,7 +22,7 @@ use crate::now::Now;
 use crate::shard::core::ShardCore;
 use adt::Blob;
 use blocked::Blocked;
-use followers::Followers;
+use followers::ChangeFollowers;
 use newcomers::Newcomers;
 use observers::Observers;
 use room::WaitingRoom;
@@ -38,7 +38,7 @@ pub(in crate::shard) struct Waits {
     /// `ELECTION.OBSERVE`. Woken by every change of the record.
     pub observers: Observers,
     /// Gateways whose clients cache what they have read. Told of every change of a record.
-    pub followers: Followers,
+    pub followers: ChangeFollowers,
     /// Transactions and units. Woken when units of an earlier leader have their places.
     pub newcomers: Newcomers,
 }

@@ -1,5 +1,7 @@
 package claret;
 
+import claret.cache.Cache;
+import claret.cache.CacheOptions;
 import claret.error.ClaretException;
 import claret.lock.Barrier;
 import claret.lock.Election;
@@ -132,6 +134,16 @@ public final class Claret implements Reads, Writes, AutoCloseable {
     /** A barrier for a number of parties. */
     public Barrier barrier(String name, int parties) {
         return new Barrier(wire, name, parties);
+    }
+
+    /** A cache of 10,000 replies to reads. */
+    public Cache cache() {
+        return cache(CacheOptions.defaults());
+    }
+
+    /** A cache of replies to reads, which the server keeps up to date. It ends with the client. */
+    public Cache cache(CacheOptions options) {
+        return new Cache(wire, options);
     }
 
     /** Closes the connections: what is under way ends with an exception. Locks end with their leases. */

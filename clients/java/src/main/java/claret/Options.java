@@ -9,7 +9,6 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import javax.net.ssl.TrustManagerFactory;
 
 /** Options of {@link Claret#connect}. */
 public final class Options {
@@ -31,7 +30,7 @@ public final class Options {
                         from.database,
                         from.clientName,
                         from.connectTimeout,
-                        from.trust);
+                        from.tls);
         transactionsMax = from.transactionsMax;
         timeout = from.timeout;
         Words.checkTimes(timeout, from.connectTimeout);
@@ -49,7 +48,7 @@ public final class Options {
         private String user;
         private String password;
         private Path passwordFile;
-        private TrustManagerFactory trust;
+        private Tls tls;
         private int database;
         private String clientName;
         private Duration connectTimeout = Duration.ofSeconds(5);
@@ -91,13 +90,22 @@ public final class Options {
 
         /** Encrypts all connections, to servers whose certificates the Java runtime trusts. */
         public Builder tls() {
-            trust = Tls.trust(null);
+            tls = Tls.trusting(null);
             return this;
         }
 
         /** Encrypts all connections, to servers whose certificates authorities of a PEM file have signed. */
         public Builder tls(Path authorities) {
-            trust = Tls.trust(authorities);
+            tls = Tls.trusting(authorities);
+            return this;
+        }
+
+        /**
+         * As {@link #tls(Path)}, and shows a certificate to servers that ask for one. It is in a file in
+         * PEM, its key in another one, in PKCS #8.
+         */
+        public Builder tls(Path authorities, Path certificate, Path key) {
+            tls = Tls.trusting(authorities).showing(certificate, key);
             return this;
         }
 

@@ -84,7 +84,7 @@ public final class Barrier {
             List<List<String>> commands = List.of(request.announcement(), words(waitMs));
             try {
                 return Waits.ask(wire, commands, waitMs, Waits.GRACE_MS, given -> left = given);
-            } catch (ConnectionException | UnknownOutcomeException error) {
+            } catch (UnknownOutcomeException error) {
                 lost = true;
                 throw error;
             }

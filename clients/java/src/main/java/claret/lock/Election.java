@@ -1,5 +1,6 @@
 package claret.lock;
 
+import claret.error.OrderException;
 import claret.wire.Convert;
 import claret.wire.Translate;
 import claret.wire.Waits;
@@ -26,23 +27,29 @@ public final class Election {
     }
 
     /**
-     * Waits in turn until elected, and proclaims a value. Of the options, lease, timeout and owner are
-     * used.
+     * Waits in turn until elected, and proclaims a value. A lead is held alone, and the server knows who
+     * leads: {@code shared}, {@code limit}, {@code near} and {@code next} are refused.
      *
      * @throws NotAcquiredException if that took too long
      */
     public Leadership campaign(String value, LockOptions options) {
-        Lease lease =
-                options.acquire(
-                        wire,
-                        name,
-                        waitMs ->
-                                Lease.words(
-                                        options.lease, waitMs, options.owner, "ELECTION.CAMPAIGN", name, value));
+        if (options.shared || options.limit > 0 || options.manner != LockOptions.Manner.PLAIN) {
+            throw new OrderException("an election has one leader, which the server knows");
+        }
+        Lease lease = options.acquire(wire, name, waitMs -> words(value, options, waitMs));
         if (lease == null) {
             throw new NotAcquiredException("the election " + name + " was not won in time");
         }
         return new Leadership(lease);
+    }
+
+    private List<String> words(String value, LockOptions options, Long waitMs) {
+        List<String> words =
+                Lease.words(options.lease, waitMs, options.owner, "ELECTION.CAMPAIGN", name, value);
+        if (options.detect) {
+            words.add("DETECT");
+        }
+        return words;
     }
 
     /** The leader, if there is one. */

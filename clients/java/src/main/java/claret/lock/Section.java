@@ -76,7 +76,7 @@ public final class Section implements Reads, Writes {
                         throw error;
                     }
                     again |= next.sent && !(error instanceof BusyException);
-                    pause(failures, error, askedNs, again);
+                    pause(failures, error, next.sent, askedNs, again);
                 }
                 if (next.script.isRefused() && !again) {
                     frame = new Frame(MULTI, EXEC, numbers.next());
@@ -87,13 +87,11 @@ public final class Section implements Reads, Writes {
     }
 
     private static void pause(
-            Failures failures, ClaretException error, long askedNs, boolean again) {
+            Failures failures, ClaretException error, boolean sent, long askedNs, boolean again) {
         try {
-            failures.pause(error, askedNs);
+            Waits.pause(failures, error, sent, askedNs, again);
         } catch (CancelledException cancelled) {
             throw new CancelledException(cancelled.getMessage(), again);
-        } catch (BusyException | ConnectionException last) {
-            throw again ? new UnknownOutcomeException(last.getMessage(), last) : last;
         }
     }
 

@@ -1,6 +1,7 @@
 package claret.net;
 
 import java.util.List;
+import java.util.function.Consumer;
 
 /**
  * A dedicated connection to a server, over whatever library. One thread sends and one receives.
@@ -17,6 +18,12 @@ public interface Connection extends AutoCloseable {
 
     /** Waits for the next reply, for some milliseconds at most. */
     Object receive(long waitMs);
+
+    /**
+     * Gives what the server sends by itself to a listener, before the replies behind it are received. The
+     * listener must not wait. Without one, it is ignored.
+     */
+    void onPush(Consumer<List<?>> listener);
 
     /** The number by which the server knows the connection. */
     long id();

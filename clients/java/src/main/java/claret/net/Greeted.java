@@ -6,6 +6,7 @@ import claret.error.ConnectionException;
 import claret.error.RejectedException;
 import java.security.GeneralSecurityException;
 import java.util.Set;
+import javax.net.ssl.SSLException;
 
 /** A connection that is told its number once the server has said it. */
 interface Greeted extends Connection {
@@ -23,12 +24,16 @@ interface Greeted extends Connection {
     }
 
     private static String explained(Throwable error) {
+        String found = error.getMessage();
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
             if (cause instanceof GeneralSecurityException) {
                 return "the server's certificate is not trusted: " + cause.getMessage();
             }
+            if (cause instanceof SSLException) {
+                found = cause.getMessage();
+            }
         }
-        return error.getMessage();
+        return found;
     }
 
     /** The exception of a server that refuses a connection: for good, if it does not know the user. */

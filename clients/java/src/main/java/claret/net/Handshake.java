@@ -1,5 +1,6 @@
 package claret.net;
 
+import claret.error.ConnectionException;
 import java.util.List;
 import java.util.Map;
 
@@ -24,6 +25,13 @@ final class Handshake {
             }
             done = true;
             return connection;
+        } catch (ConnectionException error) {
+            if (setup.tls() == null || setup.tls().own() != null) {
+                throw error;
+            }
+            // With TLS 1.3 the server says so after the handshake, if it is heard at all.
+            String text = error.getMessage() + "; does it ask for a certificate of the client?";
+            throw new ConnectionException(text, error);
         } finally {
             if (!done) {
                 connection.close();

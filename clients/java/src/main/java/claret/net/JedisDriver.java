@@ -9,7 +9,7 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.util.List;
-import javax.net.ssl.TrustManagerFactory;
+import java.util.function.Consumer;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.JedisSocketFactory;
 import redis.clients.jedis.exceptions.JedisConnectionException;
@@ -30,12 +30,12 @@ public final class JedisDriver implements Driver {
     private static final class Channel implements JedisSocketFactory {
         private final Address address;
         private final int timeoutMs;
-        private final TrustManagerFactory trust;
+        private final Tls tls;
         private SocketChannel channel;
 
         Channel(Address address, Setup setup) {
             this.address = address;
-            trust = setup.trust();
+            tls = setup.tls();
             timeoutMs = (int) Math.min(Integer.MAX_VALUE, setup.connectTimeout().toMillis());
         }
 
@@ -50,11 +50,11 @@ public final class JedisDriver implements Driver {
                 channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
                 channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
                 channel.socket().connect(new InetSocketAddress(address.host(), address.port()), timeoutMs);
-                if (trust == null) {
+                if (tls == null) {
                     return channel.socket();
                 }
                 channel.socket().setSoTimeout(Math.max(1, timeoutMs));
-                return Tls.secured(channel.socket(), address, trust);
+                return tls.secured(channel.socket(), address);
             } catch (IOException | GeneralSecurityException | RuntimeException error) {
                 close();
                 throw new JedisConnectionException(String.valueOf(error.getMessage()), error);
@@ -88,6 +88,7 @@ public final class JedisDriver implements Driver {
     private static final class Link extends redis.clients.jedis.Connection implements Greeted {
         private final Channel channel;
         private volatile long id;
+        private volatile Consumer<List<?>> pushes = message -> {};
 
         Link(Channel channel) {
             super(channel);
@@ -96,7 +97,7 @@ public final class JedisDriver implements Driver {
 
         @Override
         protected Object protocolRead(RedisInputStream stream) {
-            return JedisReplies.read(stream);
+            return JedisReplies.read(stream, pushes);
         }
 
         @Override
@@ -139,6 +140,11 @@ public final class JedisDriver implements Driver {
         private RuntimeException failed(JedisException error) {
             close();
             return Greeted.failed(error);
+        }
+
+        @Override
+        public void onPush(Consumer<List<?>> listener) {
+            pushes = listener;
         }
 
         @Override

@@ -6,7 +6,9 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Map;
+import java.util.function.Consumer;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.util.RedisInputStream;
 
@@ -14,8 +16,23 @@ import redis.clients.jedis.util.RedisInputStream;
 final class JedisReplies {
     private JedisReplies() {}
 
-    static Object read(RedisInputStream stream) {
+    /** The next reply; messages that were not asked for come before it, and go to the listener. */
+    static Object read(RedisInputStream stream, Consumer<List<?>> pushes) {
         byte kind = stream.readByte();
+        while (kind == '>') {
+            List<Object> message = new ArrayList<>();
+            elements(stream, message);
+            pushes.accept(message);
+            kind = stream.readByte();
+        }
+        return read(stream, kind);
+    }
+
+    private static Object part(RedisInputStream stream) {
+        return read(stream, stream.readByte());
+    }
+
+    private static Object read(RedisInputStream stream, byte kind) {
         return switch (kind) {
             case '+' -> Status.of(line(stream));
             case '-' -> ErrorReply.parse(line(stream));
@@ -30,11 +47,6 @@ final class JedisReplies {
             case '*' -> elements(stream, new ArrayList<>());
             case '~' -> elements(stream, new LinkedHashSet<>());
             case '%' -> map(stream);
-            case '>' -> {
-                // A message that was not asked for comes before the reply.
-                elements(stream, new ArrayList<>());
-                yield read(stream);
-            }
             default -> throw new JedisConnectionException("unknown kind of reply: " + (char) kind);
         };
     }
@@ -67,7 +79,7 @@ final class JedisReplies {
             return null;
         }
         for (int i = 0; i < length; i++) {
-            into.add(read(stream));
+            into.add(part(stream));
         }
         return into;
     }
@@ -76,8 +88,8 @@ final class JedisReplies {
         Map<Object, Object> map = new LinkedHashMap<>();
         int length = stream.readIntCrLf();
         for (int i = 0; i < length; i++) {
-            Object key = read(stream);
-            map.put(key, read(stream));
+            Object key = part(stream);
+            map.put(key, part(stream));
         }
         return map;
     }

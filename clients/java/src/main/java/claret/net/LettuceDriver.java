@@ -4,8 +4,10 @@ import claret.error.ConnectionException;
 import io.lettuce.core.ClientOptions;
 import io.lettuce.core.ClientOptions.DisconnectedBehavior;
 import io.lettuce.core.MaintNotificationsConfig;
+import io.lettuce.core.RedisChannelHandler;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisConnectionStateListener;
 import io.lettuce.core.RedisException;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SocketOptions;
@@ -27,7 +29,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import javax.net.ssl.TrustManagerFactory;
+import java.util.function.Consumer;
 
 /** Connections over Lettuce. */
 public final class LettuceDriver implements Driver {
@@ -39,7 +41,7 @@ public final class LettuceDriver implements Driver {
     /** Creates a client of Lettuce. */
     public LettuceDriver() {}
 
-    private static ClientOptions options(TrustManagerFactory trust) {
+    private static ClientOptions options(Tls tls) {
         // A connection that comes back by itself would be one without the transaction begun on it.
         ClientOptions.Builder options =
                 ClientOptions.builder()
@@ -52,16 +54,21 @@ public final class LettuceDriver implements Driver {
                                         .connectTimeout(CONNECT_TIMEOUT_MAX)
                                         .keepAlive(true)
                                         .build());
-        if (trust != null) {
-            options.sslOptions(SslOptions.builder().jdkSslProvider().trustManager(trust).build());
+        if (tls != null) {
+            SslOptions.Builder encrypted =
+                    SslOptions.builder().jdkSslProvider().trustManager(tls.trust());
+            if (tls.own() != null) {
+                encrypted.keyManager(tls.own());
+            }
+            options.sslOptions(encrypted.build());
         }
         return options.build();
     }
 
     /** Begins to connect. The options belong to the client: they are changed for one at a time. */
     private synchronized CompletableFuture<StatefulRedisConnection<String, String>> connecting(
-            RedisURI uri, TrustManagerFactory trust) {
-        client.setOptions(options(trust));
+            RedisURI uri, Tls tls) {
+        client.setOptions(options(tls));
         return client.connectAsync(StringCodec.UTF8, uri).toCompletableFuture();
     }
 
@@ -78,8 +85,8 @@ public final class LettuceDriver implements Driver {
                 String user = setup.user() == null ? "default" : setup.user();
                 uri.withAuthentication(user, setup.password().toCharArray());
             }
-            uri.withSsl(setup.trust() != null);
-            opening = connecting(uri.build(), setup.trust());
+            uri.withSsl(setup.tls() != null);
+            opening = connecting(uri.build(), setup.tls());
             long waitMs = setup.connectTimeout().toMillis();
             return Handshake.complete(new Link(opening.get(waitMs, TimeUnit.MILLISECONDS)), setup);
         } catch (RedisException | InterruptedException | ExecutionException | TimeoutException error) {
@@ -128,6 +135,16 @@ public final class LettuceDriver implements Driver {
 
         Link(StatefulRedisConnection<String, String> connection) {
             this.connection = connection;
+            connection.addListener(
+                    new RedisConnectionStateListener() {
+                        @Override
+                        public void onRedisDisconnected(RedisChannelHandler<?, ?> lost) {
+                            // Wakes a thread that waits for a command to be sent.
+                            AsyncCommand<String, String, Object> none = asked(List.of("PING"));
+                            none.completeExceptionally(new RedisException("the connection is closed"));
+                            waiting.add(none);
+                        }
+                    });
         }
 
         @Override
@@ -168,6 +185,13 @@ public final class LettuceDriver implements Driver {
                 }
                 throw failed(error);
             }
+        }
+
+        @Override
+        public void onPush(Consumer<List<?>> listener) {
+            // The library reads pushes and replies in one thread, in their order.
+            connection.addListener(
+                    message -> listener.accept(message.getContent(StringCodec.UTF8::decodeKey)));
         }
 
         @Override

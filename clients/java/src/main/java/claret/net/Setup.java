@@ -7,12 +7,11 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import javax.net.ssl.TrustManagerFactory;
 
 /**
  * What a new connection is set up with: user, password and a file with it ({@code null}: none),
- * database, name for {@code CLIENT LIST} ({@code null}: none), the longest time to connect, and whom TLS
- * trusts ({@code null}: there is no TLS).
+ * database, name for {@code CLIENT LIST} ({@code null}: none), the longest time to connect, and how it is
+ * encrypted ({@code null}: not at all).
  */
 public record Setup(
         String user,
@@ -21,12 +20,12 @@ public record Setup(
         int database,
         String clientName,
         Duration connectTimeout,
-        TrustManagerFactory trust) {
+        Tls tls) {
 
     /** The same for one connection: with the password of the file as it is now, and another limit. */
     public Setup now(Duration limit) {
         String read = passwordFile == null ? password : passwordOf(passwordFile);
-        return new Setup(user, read, null, database, clientName, limit, trust);
+        return new Setup(user, read, null, database, clientName, limit, tls);
     }
 
     private static String passwordOf(Path file) {

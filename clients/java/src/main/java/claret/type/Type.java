@@ -24,7 +24,7 @@ public final class Type {
     private final String definition;
     private final String name;
     private final Map<String, Operation> operations = new LinkedHashMap<>();
-    private volatile Set<String> reads = Set.of();
+    private volatile Set<String> reads;
 
     private Type(String definition) {
         this.definition = definition;
@@ -56,6 +56,7 @@ public final class Type {
             throw new IllegalArgumentException("a definition begins with 'type' and a name");
         }
         name = found;
+        reads = those(Set.of());
     }
 
     private static List<String> parameters(String[] words) {
@@ -106,7 +107,16 @@ public final class Type {
 
     private long put(Claret db, String command) {
         long version = Convert.integer(db.ask(command, name, definition));
-        Set<String> reading = readingCommands(db);
+        Set<String> commands = new HashSet<>();
+        operations.values().forEach(about -> commands.addAll(about.commands()));
+        if (!commands.isEmpty()) {
+            reads = those(readingCommands(db, commands));
+        }
+        return version;
+    }
+
+    /** The operations that only read, if these commands do. */
+    private Set<String> those(Set<String> reading) {
         Set<String> found = new HashSet<>();
         operations.forEach(
                 (operation, about) -> {
@@ -114,13 +124,10 @@ public final class Type {
                         found.add(operation);
                     }
                 });
-        reads = found;
-        return version;
+        return found;
     }
 
-    private Set<String> readingCommands(Claret db) {
-        Set<String> commands = new HashSet<>();
-        operations.values().forEach(about -> commands.addAll(about.commands()));
+    private static Set<String> readingCommands(Claret db, Set<String> commands) {
         String[] words = Words.join(commands.toArray(String[]::new), "COMMAND", "INFO");
         Set<String> reading = new HashSet<>();
         for (Object row : (List<?>) db.ask(words)) {

@@ -48,11 +48,14 @@ public record Retry(int attemptsMax, Duration deadline) {
         private int count;
         private long sinceNs;
 
-        /** Pauses after a failed attempt that began at a time; throws its error after too many. */
-        public void pause(ClaretException error, long askedNs) {
+        /**
+         * Pauses after a failed attempt that began at a time; throws its error after too many. A request
+         * that was sent, and has waited for long, has had a server for long.
+         */
+        public void pause(ClaretException error, boolean sent, long askedNs) {
             long now = System.nanoTime();
-            // A request that has waited for long has had a connection for long.
-            if (count == 0 || now - askedNs > 1_000_000_000L) {
+            boolean served = sent && !error.isBusy();
+            if (count == 0 || (served && now - askedNs > 1_000_000_000L)) {
                 sinceNs = now;
                 count = 0;
             }

@@ -34,7 +34,12 @@ public final class Waits {
         T send(Long waitMs, boolean again);
     }
 
-    /** Sends a request again as long as its reply is lost, within the time to wait. */
+    /**
+     * Sends a request again as long as its reply is lost, within the time to wait.
+     *
+     * @throws UnknownOutcomeException if it is given up, and one of those that were sent may have taken
+     *     effect
+     */
     public static <T> T untilAnswered(Wire wire, Duration timeout, Request<T> request) {
         return untilAnswered(wire, timeout, System.nanoTime(), request);
     }
@@ -43,14 +48,26 @@ public final class Waits {
     public static <T> T untilAnswered(Wire wire, Duration timeout, long begunNs, Request<T> request) {
         Retry.Failures failures = wire.retry.failures();
         boolean again = false;
+        boolean lost = false;
         while (true) {
             long askedNs = System.nanoTime();
             try {
                 return request.send(leftMs(timeout, begunNs), again);
             } catch (BusyException | ConnectionException | UnknownOutcomeException error) {
                 again = true;
-                failures.pause(error, askedNs);
+                lost |= error.mayHaveHappened();
+                pause(failures, error, error.mayHaveHappened(), askedNs, lost);
             }
+        }
+    }
+
+    /** Pauses after a failed attempt; what ends them is unknown if one of them was lost. */
+    public static void pause(
+            Retry.Failures failures, ClaretException error, boolean sent, long askedNs, boolean lost) {
+        try {
+            failures.pause(error, sent, askedNs);
+        } catch (BusyException | ConnectionException last) {
+            throw lost ? new UnknownOutcomeException(last.getMessage(), last) : last;
         }
     }
 
@@ -63,16 +80,21 @@ public final class Waits {
     }
 
     /**
-     * The reply to the last of some commands, which may take this long, and come so much later; throws
-     * the first error. The connection is closed if there is no reply: the server then takes a late grant
-     * back.
+     * The reply to the last of some commands that only read, which may take this long, and come so much
+     * later; throws the first error.
      */
     public static Object ask(Wire wire, List<List<String>> commands, Long waitMs, long graceMs) {
-        return ask(wire, commands, waitMs, graceMs, left -> remains(wire, left::end));
+        try {
+            return ask(wire, commands, waitMs, graceMs, left -> remains(wire, left::end));
+        } catch (UnknownOutcomeException lost) {
+            throw new ConnectionException(lost.getMessage(), lost);
+        }
     }
 
     /**
-     * The same, with what ends the wait if the thread is interrupted.
+     * The same of commands that may take effect although their reply is lost, with what ends the wait if
+     * the thread is interrupted. The connection is closed if there is no reply: the server then takes a
+     * late grant back.
      *
      * <p>Another thread reads the answer, so that an interruption does not close the connection: what
      * was granted in that moment is learnt.
@@ -103,7 +125,12 @@ public final class Waits {
 
     private static List<Object> exchanged(Lane lane, List<List<String>> commands, long longest) {
         try (lane) {
-            return lane.exchange(commands, true, longest);
+            lane.connect();
+            try {
+                return lane.exchange(commands, true, longest);
+            } catch (ConnectionException error) {
+                throw new UnknownOutcomeException("the reply was lost: " + error.getMessage(), error);
+            }
         }
     }
 

@@ -84,14 +84,15 @@ public final class Wire implements AutoCloseable {
         return open(setup.connectTimeout().toMillis());
     }
 
-    private void checkOpen() {
+    /** Throws {@link ClosedException} if the client is closed. */
+    public void checkOpen() {
         if (closed) {
             throw new ClosedException("the client is closed");
         }
     }
 
     /** A new connection, to which each server has some milliseconds. */
-    Connection open(long limitMs) {
+    public Connection open(long limitMs) {
         checkOpen();
         Duration limit = Duration.ofMillis(Math.min(limitMs, setup.connectTimeout().toMillis()));
         Setup now = setup.now(limit);
@@ -214,17 +215,22 @@ public final class Wire implements AutoCloseable {
     }
 
     boolean onlyReads(List<String> words) {
-        String name = words.get(0).toLowerCase(Locale.ROOT);
         try {
-            Object reply = exchange(List.of(List.of("COMMAND", "INFO", name)), timeoutMs).get(0);
-            return reply instanceof List<?> rows
-                    && !rows.isEmpty()
-                    && rows.get(0) instanceof List<?> row
+            List<?> row = commandInfo(words.get(0));
+            return row.size() > 2
                     && row.get(2) instanceof Collection<?> flags
                     && flags.contains("readonly");
         } catch (ConnectionException | UnknownOutcomeException error) {
             return false;
         }
+    }
+
+    /** The row of a command in the server's table; empty if there is none. */
+    public List<?> commandInfo(String name) {
+        List<String> words = List.of("COMMAND", "INFO", name.toLowerCase(Locale.ROOT));
+        Object reply = exchange(List.of(words), timeoutMs).get(0);
+        boolean known = reply instanceof List<?> rows && !rows.isEmpty() && rows.get(0) instanceof List<?>;
+        return known ? (List<?>) ((List<?>) reply).get(0) : List.of();
     }
 
     @Override

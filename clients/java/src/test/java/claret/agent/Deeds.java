@@ -5,6 +5,9 @@ import claret.Claret;
 import claret.Dispatch;
 import claret.Options;
 import claret.RunOptions;
+import claret.cache.Cache;
+import claret.cache.CacheOptions;
+import claret.cache.CacheStats;
 import claret.lock.Election;
 import claret.lock.Held;
 import claret.lock.Lock;
@@ -40,12 +43,14 @@ final class Deeds {
                     "observe", "barrier", "retained", "enter", "give_back", "define", "operate", "strict",
                     "update", "readonly", "attempts_max", "deadline", "once", "guards", "shared", "limit",
                     "owner", "detect", "require", "addresses", "section", "near", "next", "tls", "password_file",
-                    "closed", "migrate");
+                    "certificate", "closed", "migrate", "cache", "cached", "cache_stats",
+                    "close_cache");
 
     private final Map<String, Claret> clients = new ConcurrentHashMap<>();
     private final Map<String, Held> held = new ConcurrentHashMap<>();
     private final Map<String, Claret> clientOf = new ConcurrentHashMap<>();
     private final Map<String, RetainedLock> retained = new ConcurrentHashMap<>();
+    private final Map<String, Cache> caches = new ConcurrentHashMap<>();
     private final Map<Long, Body> bodies = new ConcurrentHashMap<>();
 
     JsonElement perform(long id, JsonObject request, Consumer<String> paused) throws Exception {
@@ -77,12 +82,20 @@ final class Deeds {
                     case "section" -> section(request);
                     case "migrate" -> Type.parse(text(request, "definition")).migrate(client(request));
                     case "operate" -> operate(request);
+                    case "cache" -> cache(request);
+                    case "cached" -> cached(request);
+                    case "cache_stats" -> cacheStats(caches.get(text(request, "cache")).stats());
+                    case "close_cache" -> closeCache(caches.get(text(request, "cache")));
                     default -> throw new IllegalArgumentException("unknown request " + request);
                 });
     }
 
     private static String text(JsonObject request, String name) {
         return request.get(name).getAsString();
+    }
+
+    private static Path path(JsonObject request, String name) {
+        return Path.of(text(request, name));
     }
 
     private static Duration time(JsonObject request, String name) {
@@ -101,11 +114,13 @@ final class Deeds {
         Options.Builder options = Options.builder().connectTimeout(Duration.ofSeconds(2));
         request.getAsJsonArray("addresses").forEach(address -> options.address(address.getAsString()));
         boolean lettuce = "lettuce".equals(System.getenv("CLARET_DRIVER"));
-        if (request.has("tls")) {
-            options.tls(Path.of(text(request, "tls")));
+        if (request.has("certificate")) {
+            options.tls(path(request, "tls"), path(request, "certificate"), path(request, "certificate_key"));
+        } else if (request.has("tls")) {
+            options.tls(path(request, "tls"));
         }
         if (request.has("password_file")) {
-            options.passwordFile(text(request, "username"), Path.of(text(request, "password_file")));
+            options.passwordFile(text(request, "username"), path(request, "password_file"));
         }
         options.driver(lettuce ? new LettuceDriver() : new JedisDriver());
         clients.put(text(request, "client"), Claret.connect(options.build()));
@@ -173,6 +188,35 @@ final class Deeds {
             failed.add("error", Kinds.of(error.getCause()));
             return failed;
         }
+    }
+
+    private Object cache(JsonObject request) {
+        CacheOptions options = CacheOptions.defaults();
+        options = request.has("entries") ? options.maxEntries(request.get("entries").getAsInt()) : options;
+        boolean limited = request.has("reply_bytes");
+        options = limited ? options.maxReplyBytes(request.get("reply_bytes").getAsInt()) : options;
+        caches.put(text(request, "as"), client(request).cache(options));
+        return null;
+    }
+
+    private Object cached(JsonObject request) {
+        List<String> words = List.of(Json.words(request.get("words")));
+        Cache cache = caches.get(text(request, "cache"));
+        if (words.size() < 2) {
+            // It gets an empty key, and is refused.
+            return cache.read(words.get(0), "");
+        }
+        String[] arguments = words.subList(2, words.size()).toArray(new String[0]);
+        return cache.read(words.get(0), words.get(1), arguments);
+    }
+
+    private static Object cacheStats(CacheStats stats) {
+        return Map.of("hits", stats.hits(), "misses", stats.misses(), "dropped", stats.dropped());
+    }
+
+    private static Object closeCache(Cache cache) {
+        cache.close();
+        return null;
     }
 
     private static LockOptions lockOptions(JsonObject request) {

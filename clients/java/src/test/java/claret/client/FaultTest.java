@@ -15,11 +15,13 @@ import claret.error.CancelledException;
 import claret.error.OrderException;
 import claret.error.RepeatedException;
 import claret.error.UnknownOutcomeException;
+import claret.lock.Barrier;
 import claret.lock.Lock;
 import claret.lock.LockOptions;
 import claret.lock.RetainedOptions;
 import claret.net.JedisDriver;
 import claret.net.LettuceDriver;
+import claret.type.Type;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -296,6 +298,36 @@ final class FaultTest {
                     faults.packets.stream()
                             .filter(packet -> packet.contains("TXN BEGIN"))
                             .allMatch(packet -> packet.split("; ").length == 2));
+        }
+
+        @Test
+        void anElectionRefusesWhatIsNotForALead() {
+            LockOptions options = LockOptions.defaults();
+            for (LockOptions wrong : List.of(options.near(), options.next(), options.shared(), options.limit(2))) {
+                assertThrows(OrderException.class, () -> db.election("e").campaign("here", wrong));
+            }
+            assertEquals(List.of(), faults.packets);
+            db.election("e").campaign("here", options.detect("ann")).resign();
+            assertTrue(faults.packets.stream().anyMatch(packet -> packet.endsWith("OWNER ann DETECT")));
+        }
+
+        @Test
+        void aQueryOfATypeIsARead() {
+            String text = "type visits\npart n counter\nquery count\n  return counter.get n";
+            Type.parse(text).define(db);
+            // Without a command to ask about, nothing is asked.
+            assertTrue(faults.packets.stream().noneMatch(packet -> packet.startsWith("COMMAND INFO")));
+            Type.parse(text).on(db, "v").call("count");
+            assertEquals("TYPE.CALL_RO v visits.count", faults.packets.get(faults.packets.size() - 1));
+        }
+
+        @Test
+        void anArrivalWhoseReplyIsLostMayCount() {
+            faults.fail("BARRIER.WAIT", Fault.UNANSWERED);
+            assertTrue(db.barrier("b", 1).await(Duration.ofSeconds(5)) > 0);
+            faults.fail("BARRIER.WAIT", Fault.LOST);
+            Barrier lone = db.barrier("b", 2);
+            assertThrows(UnknownOutcomeException.class, () -> lone.await(Duration.ofMillis(200)));
         }
 
         @Test

@@ -12,6 +12,7 @@ import java.util.Locale;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.function.Consumer;
 
 /** A driver over another one, whose connections fail at chosen commands. */
 final class FaultyDriver implements Driver {
@@ -110,6 +111,11 @@ final class FaultyDriver implements Driver {
                 throw new ConnectionException("lost", null);
             }
             return reply;
+        }
+
+        @Override
+        public void onPush(Consumer<List<?>> listener) {
+            inner.onPush(listener);
         }
 
         @Override
