@@ -284,8 +284,8 @@ mod tests {
     #[test]
     fn what_commutes_is_told_by_parts_of_the_value() {
         let of_sadd = [
-            "if the member is another one, with `SISMEMBER`, `SMISMEMBER`, `SADD`, `SREM`, `SMOVE`",
-            "never with every other read, `SPOP`, `SINTERSTORE`, `SUNIONSTORE`, `SDIFFSTORE`",
+            "if the member is another one, with `SISMEMBER`, `SMISMEMBER`, `SADD`, `SMOVE`, `SREM`",
+            "never with every other read, `SDIFFSTORE`, `SINTERSTORE`, `SPOP`, `SUNIONSTORE`",
         ];
         assert_eq!(told_of("sadd"), of_sadd);
         assert_eq!(told_of("scard"), ["always with every read", "never with every write"]);
