@@ -10,7 +10,7 @@ use crate::{clients, deny, docs, paths, setup, simulation, site, tidy};
 use std::process::Command;
 
 /// Longest time of the whole on two cores, from a fresh clone, because a change waits for it. It
-/// takes 30 to 42 minutes; the rest is for slower machines.
+/// takes 25 to 40 minutes; the rest is for slower machines.
 const BUDGET_SECONDS: u64 = 3600;
 
 /// Bound on each step that runs our own code, which may hang when it is wrong. Building is not

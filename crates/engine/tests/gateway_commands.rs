@@ -273,7 +273,7 @@ fn connections_have_names_and_users() {
          CLIENT GETNAME => web
          CLIENT ID => 1
          CLIENT NO-EVICT ON => OK
-         CLIENT TRACKING ON => !ERR unknown subcommand 'TRACKING': CLIENT TRACKING is not built in \
+         CLIENT CAPA redirect => !ERR unknown subcommand 'CAPA': CLIENT CAPA is not built in \
          Claret: see docs/guide/differences.md
          SELECT 0 => OK
          SELECT 15 => OK

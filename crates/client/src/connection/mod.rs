@@ -11,7 +11,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use tls::Tls;
+use tls::{EndError, Tls};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -136,20 +136,21 @@ impl Reader {
     }
 }
 
-/// Connects and returns both halves, encrypted if TLS is given.
-async fn halves(
-    place: &Place,
-    tls: Option<&Tls>,
-) -> Result<(Box<dyn AsyncRead + Send + Sync + Unpin>, Writer)> {
+/// Receiving half of a connection.
+type Half = Box<dyn AsyncRead + Send + Sync + Unpin>;
+
+/// Connects and returns both halves, encrypted if TLS is given, and then also the error with which the
+/// connection ends.
+async fn halves(place: &Place, tls: Option<&Tls>) -> Result<(Half, Writer, Option<EndError>)> {
     let failed = |error: io::Error| Error::Connect(error.to_string());
     let stream = TcpStream::connect((place.host.as_str(), place.port)).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
     if let Some(tls) = tls {
-        let (half, writer) = tls.connect(&place.host, stream).await?;
-        return Ok((Box::new(half), Writer::Private(writer)));
+        let (half, writer, end) = tls.connect(&place.host, stream).await?;
+        return Ok((Box::new(half), Writer::Private(writer), Some(end)));
     }
     let (half, writer) = stream.into_split();
-    Ok((Box::new(half), Writer::Plain(writer)))
+    Ok((Box::new(half), Writer::Plain(writer), None))
 }
 
 /// Sending half of a connection.
@@ -248,12 +249,16 @@ impl Connection {
 
     /// Connects to one machine and waits for its answer to the greeting.
     async fn greeted(place: &Place, tls: Option<&Tls>, greeting: &Command) -> Result<Self> {
-        let (half, writer) = halves(place, tls).await?;
+        let (half, writer, end) = halves(place, tls).await?;
         let reader = Reader { half, decoder: ReplyDecoder::new(), input: Vec::new(), consumed: 0 };
         let mut connection = Self { reader, writer, owed: 0, torn: false };
         let mut bytes = Vec::new();
         greeting.encode(&mut bytes);
-        for reply in connection.exchange(&bytes, 1).await? {
+        let replies = match (connection.exchange(&bytes, 1).await, end) {
+            (Err(lost @ Error::Disconnected(_)), Some(end)) => Err(end.await.unwrap_or(lost)),
+            (replies, _) => replies,
+        };
+        for reply in replies? {
             checked(reply)?;
         }
         Ok(connection)

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 
 /// Most plain bytes that may wait on either side of a connection.
 const PLAIN_BYTES: usize = 256 << 10;
@@ -19,6 +20,9 @@ const READ_BYTES: usize = 16 << 10;
 /// Files in which systems keep the authorities that they trust.
 const TRUSTED: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// Error with which a connection ends, if it does.
+pub(crate) type EndError = oneshot::Receiver<Error>;
 
 /// Trusted authorities and the client's own certificate, for URLs that begin with `rediss://`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,13 +87,14 @@ impl Tls {
         }
     }
 
-    /// Performs the handshake; returns the plain side of the connection. A task carries the bytes
-    /// until one of both sides is closed.
+    /// Performs the handshake; returns the plain side of the connection, and the error with which the
+    /// connection ends, if it ends with one: a server refuses a client's certificate only behind the
+    /// handshake. A task carries the bytes until one of both sides is closed.
     pub(crate) async fn connect(
         &self,
         host: &str,
         mut stream: TcpStream,
-    ) -> Result<(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>)> {
+    ) -> Result<(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>, EndError)> {
         let name = self.server_name.as_deref().unwrap_or(host);
         let server = ServerName::try_from(name.to_owned())
             .map_err(|error| Error::Connect(format!("{name}: {error}")))?;
@@ -103,12 +108,15 @@ impl Tls {
         }
         send(&mut session, &mut stream).await?;
         let (own, other) = tokio::io::duplex(PLAIN_BYTES);
+        let (tell, end) = oneshot::channel();
         tokio::spawn(async move {
-            // The other side sees that the stream is closed; there is no further way to report the
-            // error.
-            let _ = carry(session, stream, other).await;
+            if let Err(error) = carry(session, stream, other).await {
+                // Only a connection that is being opened asks.
+                let _ = tell.send(error);
+            }
         });
-        Ok(tokio::io::split(own))
+        let (half, writer) = tokio::io::split(own);
+        Ok((half, writer, end))
     }
 }
 
@@ -133,9 +141,28 @@ async fn receive(session: &mut ClientConnection, stream: &mut TcpStream) -> Resu
 fn take_in(session: &mut ClientConnection, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         session.read_tls(&mut bytes).map_err(|error| Error::Connect(error.to_string()))?;
-        session.process_new_packets().map_err(|error| Error::Connect(error.to_string()))?;
+        session.process_new_packets().map_err(|error| refused(&error))?;
     }
     Ok(())
+}
+
+/// The error of a connection that TLS has ended.
+fn refused(error: &rustls::Error) -> Error {
+    use rustls::AlertDescription as Alert;
+    let text = error.to_string();
+    Error::Connect(match error {
+        rustls::Error::AlertReceived(
+            Alert::CertificateRequired
+            | Alert::NoCertificate
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateExpired
+            | Alert::CertificateRevoked
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA,
+        ) => format!("the server asks for a certificate of the client that it accepts: {text}"),
+        _ => text,
+    })
 }
 
 /// Adds the plain bytes that have arrived.

@@ -27,6 +27,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most notices that a client is to get again behind its replies; one that drops all stands for more.
 const AGAIN_MAX: usize = 1_000;
+/// Readers of a key from which on those that are gone are looked for.
+const MANY_READERS: usize = 8;
 
 /// Keys whose changes a client is told of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +113,7 @@ struct KeyReader {
 /// Keys that clients of the gateway hold in their caches, and the changes that it hears of.
 #[derive(Default)]
 pub(in crate::gateway) struct Tracking {
+    /// In the order of their sessions.
     readers: Map<Blob, SmallVec<[KeyReader; 1]>>,
     prefixes: BTreeMap<Blob, BTreeSet<SessionId>>,
     /// Sessions with a tracker.
@@ -184,8 +187,13 @@ impl Tracking {
     }
 
     /// Notes that a session is about to read a key. Returns a key that is forgotten for it, with its readers,
-    /// if there are too many.
-    fn reads(&mut self, key: Blob, reader: KeyReader) -> Option<(Blob, SmallVec<[KeyReader; 1]>)> {
+    /// if there are too many. Readers that are not there any more are forgotten when there are many of a key.
+    fn reads(
+        &mut self,
+        key: Blob,
+        reader: KeyReader,
+        is_there: impl Fn(SessionId) -> bool,
+    ) -> Option<(Blob, SmallVec<[KeyReader; 1]>)> {
         let full = self.readers.len() >= TRACKED_KEYS_MAX && !self.readers.contains_key(&key);
         let mut forgotten = None;
         if full {
@@ -193,23 +201,17 @@ impl Tracking {
             forgotten = self.readers.swap_remove_index(self.next);
         }
         let readers = self.readers.entry(key).or_default();
-        match readers.iter_mut().find(|known| known.session == reader.session) {
-            Some(known) => known.seq = reader.seq,
-            None => readers.push(reader),
+        match readers.binary_search_by_key(&reader.session, |known| known.session) {
+            Ok(at) => readers[at].seq = reader.seq,
+            Err(at) => {
+                readers.insert(at, reader);
+                // So the work for each newcomer does not grow with the number of readers.
+                if readers.len() >= MANY_READERS && readers.len().is_power_of_two() {
+                    readers.retain(|known| is_there(known.session));
+                }
+            }
         }
         forgotten
-    }
-
-    /// Forgets readers of a key that are gone, when their number has doubled.
-    fn forget_dead(&mut self, sessions: &Sessions, key: &Blob) {
-        let Some(readers) = self.readers.get_mut(key) else { return };
-        if readers.len() >= 8 && readers.len().is_power_of_two() {
-            readers.retain(|reader| {
-                sessions
-                    .get(reader.session.0)
-                    .is_some_and(|session| session.about.tracker.is_some())
-            });
-        }
     }
 
     /// Finds the sessions that are to be told that a key has changed, and forgets that they have read it.
@@ -285,14 +287,30 @@ mod tests {
         let mut tracking = Tracking::default();
         let reader = |seq| KeyReader { session: SessionId(1), seq };
         for number in 0..TRACKED_KEYS_MAX {
-            assert_eq!(tracking.reads(key(number), reader(0)), None);
+            assert_eq!(tracking.reads(key(number), reader(0), |_| true), None);
         }
-        assert_eq!(tracking.reads(key(7), reader(1)), None, "it is known");
-        let (forgotten, readers) = tracking.reads(key(TRACKED_KEYS_MAX), reader(2)).unwrap();
+        assert_eq!(tracking.reads(key(7), reader(1), |_| true), None, "it is known");
+        let (forgotten, readers) =
+            tracking.reads(key(TRACKED_KEYS_MAX), reader(2), |_| true).unwrap();
         assert_eq!((forgotten, &readers[..]), (key(1), &[reader(0)][..]));
-        let (forgotten, _) = tracking.reads(key(TRACKED_KEYS_MAX + 1), reader(3)).unwrap();
+        let (forgotten, _) =
+            tracking.reads(key(TRACKED_KEYS_MAX + 1), reader(3), |_| true).unwrap();
         assert_eq!(forgotten, key(2), "the newest stay");
         assert_eq!(tracking.readers.len(), TRACKED_KEYS_MAX);
+    }
+
+    #[test]
+    fn readers_that_are_gone_are_forgotten() {
+        let mut tracking = Tracking::default();
+        for session in (0..1_000).map(SessionId) {
+            tracking.reads(key(1), KeyReader { session, seq: 0 }, |known| known == session);
+            assert!(tracking.readers[&key(1)].len() < MANY_READERS);
+        }
+        for session in (0..1_000).rev().map(SessionId) {
+            tracking.reads(key(2), KeyReader { session, seq: 0 }, |_| true);
+        }
+        assert!(tracking.readers[&key(2)].is_sorted_by_key(|reader| reader.session));
+        assert_eq!(tracking.readers[&key(2)].len(), 1_000);
     }
 
     #[test]

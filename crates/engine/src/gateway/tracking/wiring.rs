@@ -180,8 +180,11 @@ impl Tracking {
             return;
         }
         for key in keys {
-            self.forget_dead(sessions, &key);
-            if let Some((key, readers)) = self.reads(key, KeyReader { session: id, seq }) {
+            let tracks = |id: SessionId| {
+                sessions.get(id.0).is_some_and(|session| session.about.tracker.is_some())
+            };
+            let forgotten = self.reads(key, KeyReader { session: id, seq }, tracks);
+            if let Some((key, readers)) = forgotten {
                 let (name, mut told) = (shown(&key), Told::default());
                 for reader in readers {
                     told.reader(sessions, reader, &name);
