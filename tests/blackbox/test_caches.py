@@ -125,5 +125,6 @@ def test_info_tells_how_many_clients_have_a_cache(make_server):
     reader = cached(server)
     reader.get("x")
     until(lambda: server.client().info("clients")["tracking_clients"] == 1)
+    assert server.client().info("stats")["tracking_total_keys"] == 1
     reader.close()
     until(lambda: server.client().info("clients")["tracking_clients"] == 0)

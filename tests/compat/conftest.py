@@ -1,4 +1,4 @@
-"""Claret and a real ZooKeeper, side by side."""
+"""Claret and a real redis-server or ZooKeeper, side by side."""
 
 import pathlib
 import sys
@@ -7,7 +7,18 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "blackbox"))
 
+import beside  # noqa: E402
 from zookeeper import Claret, Zookeeper  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    """redis-server and Claret."""
+    folder = tmp_path_factory.mktemp("servers")
+    servers = [beside.Redis(folder / "redis"), beside.Claret(folder / "claret")]
+    yield servers
+    for server in servers:
+        server.close()
 
 
 @pytest.fixture(scope="session", params=[1, 2], ids=["one-shard", "two-shards"])

@@ -6,7 +6,7 @@ short ones. redis-server carries out the same.
 """
 
 import pytest
-from beside import Claret, Connection, Redis, table
+from beside import Connection, table
 
 BEFORE, COMMANDS = table()
 # What changes the connection, tells of it or of the time, or stands for the whole database: not here.
@@ -22,16 +22,6 @@ LENGTH = 60
 def fits(words, how):
     """Whether a command's reply says the same in any transaction, whatever came before it."""
     return how == "" and words[0].lower() not in ALONE
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory):
-    """redis-server and Claret."""
-    folder = tmp_path_factory.mktemp("pairs")
-    servers = [Redis(folder / "redis"), Claret(folder / "claret")]
-    yield servers
-    for server in servers:
-        server.close()
 
 
 @pytest.fixture(scope="module")

@@ -5,20 +5,10 @@ one, is in `test_pairs.py`.
 """
 
 import pytest
-from beside import Claret, Connection, Redis, table
+from beside import Connection, table
 
 # What Redis has and Claret has not, and the other way round, is in docs/reference/redis-commands.md.
 BEFORE, COMMANDS = table()
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory):
-    """redis-server and Claret."""
-    folder = tmp_path_factory.mktemp("replies")
-    servers = [Redis(folder / "redis"), Claret(folder / "claret")]
-    yield servers
-    for server in servers:
-        server.close()
 
 
 def shape(reply):

@@ -4,7 +4,7 @@ import socket
 import time
 
 import pytest
-from beside import Claret, Connection, Redis
+from beside import Connection
 from harness import command
 
 # Longer than any message takes.
@@ -61,16 +61,6 @@ def names(messages):
         assert message[0] == "invalidate", message
         found |= {None} if message[1] is None else set(message[1])
     return found
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory):
-    """redis-server and Claret."""
-    folder = tmp_path_factory.mktemp("caches")
-    servers = [Redis(folder / "redis"), Claret(folder / "claret")]
-    yield servers
-    for server in servers:
-        server.close()
 
 
 @pytest.fixture(params=[0, 1], ids=["redis", "claret"])

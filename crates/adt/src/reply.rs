@@ -98,10 +98,9 @@ impl Reply {
         matches!(self, Self::Error(_))
     }
 
-    /// Whether this is the error of a command that has had no effect and is to be called again, under its
-    /// request number if it had one.
+    /// Whether this is an error that [asks for another call](ErrorReply::asks_again).
     pub fn asks_again(&self) -> bool {
-        matches!(self, Self::Error(error) if error.code() == "TRYAGAIN")
+        matches!(self, Self::Error(error) if error.asks_again())
     }
 }
 
@@ -138,6 +137,12 @@ impl ErrorReply {
     /// An error with the general code `ERR`.
     pub fn err(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new("ERR", text)
+    }
+
+    /// Whether the command has had no effect and is to be called again, under its request number if it had
+    /// one.
+    pub fn asks_again(&self) -> bool {
+        self.code == "TRYAGAIN"
     }
 
     /// The value under the key is of another data type than the operation.

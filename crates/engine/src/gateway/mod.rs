@@ -125,21 +125,17 @@ impl Gateway {
 
     /// Sets the counters to zero.
     pub fn reset_stats(&mut self) {
-        let GatewayStats { sessions, blocked, subscribers, interactive, .. } =
-            self.parts.core.mail.stats;
-        let GatewayStats { tracking, tracked_keys, tracked_prefixes, .. } =
-            self.parts.core.mail.stats;
-        let kept = GatewayStats {
-            sessions,
-            blocked,
-            subscribers,
-            interactive,
-            tracking,
-            tracked_keys,
-            tracked_prefixes,
+        let now = std::mem::take(&mut self.parts.core.mail.stats);
+        self.parts.core.mail.stats = GatewayStats {
+            sessions: now.sessions,
+            blocked: now.blocked,
+            subscribers: now.subscribers,
+            interactive: now.interactive,
+            tracking: now.tracking,
+            tracked_keys: now.tracked_keys,
+            tracked_prefixes: now.tracked_prefixes,
             ..Default::default()
         };
-        self.parts.core.mail.stats = kept;
         self.parts.core.slow.durations = CommandDurations::default();
     }
 

@@ -103,7 +103,7 @@ impl Run for OperationRun {
             return ScriptStep::Failed(ErrorReply::err("the operation has no program"));
         };
         if let ScriptInput::Reply(Reply::Error(error)) = &input {
-            if error.code() == "TRYAGAIN" {
+            if error.asks_again() {
                 // The value has a later definition: nothing of this program is to take effect.
                 return ScriptStep::Failed(error.clone());
             }

@@ -231,6 +231,8 @@ fn stats(sources: &Sources<'_>, total: &ShardStats, out: &mut Lines) {
     out.put("acl_access_denied_auth", gateway.auth_failures);
     out.put("acl_access_denied_cmd", gateway.denied);
     out.put("messages_published", gateway.published);
+    out.put("tracking_total_keys", gateway.tracked_keys);
+    out.put("tracking_total_prefixes", gateway.tracked_prefixes);
     out.put("shard_requests", total.requests);
     out.put("operations_applied", total.operations);
     out.put("log_appends", total.log_appends);

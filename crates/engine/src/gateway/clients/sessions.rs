@@ -89,6 +89,12 @@ impl Sessions {
         self.table.iter()
     }
 
+    /// Session of the client with a number.
+    pub fn of_client(&self, client: u64) -> Option<(SessionId, &Session)> {
+        let found = self.iter().find(|(_, session)| session.about.client == client);
+        found.map(|(handle, session)| (SessionId(handle), session))
+    }
+
     /// Number of requests of a session without an answer; a number above all limits if the commands that it
     /// has sent ahead take too much memory.
     pub fn in_progress(&self, id: SessionId) -> usize {

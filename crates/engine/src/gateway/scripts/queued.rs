@@ -173,7 +173,7 @@ impl Parts {
     fn script_ended(&mut self, program: Option<Program>, reply: Reply) {
         let Some(program) = program else { return };
         self.core.scripts.ran(&program, true);
-        if matches!(&reply, Reply::Error(error) if error.code() == "TRYAGAIN") {
+        if reply.asks_again() {
             // Perhaps an operation by a definition that has changed since.
             self.core.types.forget();
         }

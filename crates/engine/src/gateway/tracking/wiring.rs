@@ -154,7 +154,12 @@ impl Tracking {
         let seq = session.base + session.queue.len() as u64;
         let Session { mode, about, .. } = session;
         let Some(tracker) = &mut about.tracker else { return };
+        // A transaction may see writes that are never committed, whatever its client wants to be told of.
+        let interactive = matches!(mode, SessionMode::Interactive(_));
         let wants = tracker.wants_reads();
+        if !wants && !interactive {
+            return;
+        }
         let mut keys = match inner(spec, args) {
             // The words behind another command have names in them.
             Some(words) => {
@@ -171,10 +176,11 @@ impl Tracking {
         };
         match mode {
             SessionMode::Multi(_) if spec.name == "exec" => keys.clone_from(&tracker.queued),
-            SessionMode::Multi(_) if wants => return tracker.queued.append(&mut keys),
-            // Whatever the client wants: it may see writes that are never committed.
-            SessionMode::Interactive(_) => tracker.seen.extend(keys.iter().cloned()),
+            SessionMode::Multi(_) => return tracker.queued.append(&mut keys),
             _ => {}
+        }
+        if interactive {
+            tracker.seen.extend(keys.iter().cloned());
         }
         if !wants {
             return;
@@ -360,7 +366,7 @@ impl Tracking {
             if home != u64::from(core.config.id.worker) {
                 return None;
             }
-            sessions.iter().find(|(_, session)| is_it(session)).map(|(id, _)| SessionId(id))
+            sessions.of_client(client).map(|(id, _)| id)
         });
         match found {
             Some(id) => drop(self.redirected.insert(client, id)),

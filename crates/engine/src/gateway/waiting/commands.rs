@@ -60,7 +60,7 @@ impl Parts {
 
     /// `CLIENT UNBLOCK`: ends the wait of a client. Tells whether it was waiting.
     pub(in crate::gateway) fn unblock(&mut self, client: u64, error: bool) -> bool {
-        let session = self.sessions.iter().find(|(_, s)| s.about.client == client);
+        let session = self.sessions.of_client(client);
         let core = &mut self.core;
         match session.and_then(|(_, session)| session.blocked) {
             None => return false,

@@ -47,16 +47,16 @@ final class CacheTest {
     }
 
     abstract static class Caches extends OnServer {
-        private final Supplier<Driver> library;
+        private final Supplier<Driver> drivers;
         private final FaultyDriver faulty;
 
-        Caches(Supplier<Driver> library) {
-            this(library, new FaultyDriver(library.get()));
+        Caches(Supplier<Driver> drivers) {
+            this(drivers, new FaultyDriver(drivers.get()));
         }
 
-        private Caches(Supplier<Driver> library, FaultyDriver faulty) {
+        private Caches(Supplier<Driver> drivers, FaultyDriver faulty) {
             super(faulty);
-            this.library = library;
+            this.drivers = drivers;
             this.faulty = faulty;
         }
 
@@ -73,7 +73,7 @@ final class CacheTest {
         @Test
         void aSilentServerIsNotAnsweredFor() throws Exception {
             db.set("x", "1");
-            Options.Builder options = Options.builder().driver(library.get());
+            Options.Builder options = Options.builder().driver(drivers.get());
             try (Gate gate = new Gate(server.address());
                     Claret behind = Claret.connect(options.address(gate.address()).build());
                     Cache cache = behind.cache()) {

@@ -494,7 +494,7 @@ fn end(txn: &mut Txn, cx: &mut TxnContext<'_>, ended: Result<Reply, ErrorReply>)
             (reply, wrote)
         }
         Err(error) => {
-            if error.code() == "TRYAGAIN" {
+            if error.asks_again() {
                 // Perhaps an operation by a definition that has changed since.
                 cx.core.types.forget();
             }
