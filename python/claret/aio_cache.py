@@ -66,18 +66,8 @@ class Cache(Caching):
             self._facts[words[0]] = await self._fact(words[0])
         self._check_read(words)
         self._check_open()
-        reply, question, is_new = self._question(words, Asking)
-        if is_new:
-            self._ask(question)
+        reply, question = self._question(words, Asking)
         return self._decoded(reply if question is None else await question.result())
-
-    async def get(self, key):
-        """The string of a key, or ``None``."""
-        return await self.read("GET", key)
-
-    async def hgetall(self, key):
-        """The fields of a hash."""
-        return await self.read("HGETALL", key)
 
     async def aclose(self):
         """Ends the cache; later reads raise :class:`ClientClosed`."""
@@ -113,10 +103,6 @@ class Cache(Caching):
             await connection.disconnect(nowait=True)
             raise
         return connection
-
-    def lost(self, link, error):
-        """Drops everything, as the link has ended."""
-        self._lose(link, error)
 
 
 async def invalidation(message):

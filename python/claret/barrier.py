@@ -6,7 +6,7 @@ import time
 from redis.exceptions import ResponseError
 
 from .cancel import NEVER
-from .errors import CommitUnknown, NotAcquired
+from .errors import Cancelled, ClientClosed, CommitUnknown, NotAcquired
 from .hold import AGAIN, Failures, named, number, time_left
 from .lock import ask_and_wait
 from .script import RetryPolicy
@@ -41,7 +41,7 @@ class Arrival:
         the answer to the wait."""
         try:
             yield
-        except AGAIN as error:
+        except (*AGAIN, Cancelled, ClientClosed) as error:
             raise CommitUnknown(self._late()) from error
         except ResponseError:
             pass

@@ -54,7 +54,7 @@ class Cache(Caching):
     the reply to exactly these words, and asks the server otherwise. Replies are those of RESP3,
     without redis-py's conversions: a dictionary for ``HGETALL``. Of two reads of the same words
     through one cache the later never shows an older value. The value may be older than the newest
-    one: ordinarily by a message's way, and while machines do not hear each other by about four
+    one: ordinarily by a message's way, and while machines do not hear each other by about five
     seconds. A program that decides by what it reads, and then writes, needs a transaction: its
     reads must come from the store, so do not use a cache in it. A command whose reply depends on
     time or chance, such as ``TTL`` or ``SRANDMEMBER``, is not for a cache either.
@@ -82,18 +82,8 @@ class Cache(Caching):
         self._check_read(words)
         with self.lock:
             self._check_open()
-            reply, question, is_new = self._question(words, Asking)
-            if is_new:
-                self._ask(question)
+            reply, question = self._question(words, Asking)
         return self._decoded(reply if question is None else question.result())
-
-    def get(self, key):
-        """The string of a key, or ``None``."""
-        return self.read("GET", key)
-
-    def hgetall(self, key):
-        """The fields of a hash."""
-        return self.read("HGETALL", key)
 
     def close(self):
         """Ends the cache; later reads raise :class:`ClientClosed`."""
@@ -112,14 +102,10 @@ class Cache(Caching):
     def _ask(self, question):
         """Asks over the connection, which is opened if need be. The caller has the lock."""
         if self._link is None:
-            self._link = Link(self)
+            self._link = Link(self, Exchange(self._kept))
             self._link.thread.start()
         self._link.exchange.unsent.append(question)
         self._link.wake()
-
-    def make_exchange(self):
-        """The questions of a new connection."""
-        return Exchange(self._kept)
 
     def open(self):
         """Opens a connection that tracks what it reads."""
@@ -137,15 +123,15 @@ class Cache(Caching):
     def lost(self, link, error):
         """Drops everything, as the link has ended."""
         with self.lock:
-            self._lose(link, error)
+            super().lost(link, error)
 
 
 class Link:
     """The connection of a cache, with the thread that writes to it and reads from it."""
 
-    def __init__(self, cache):
+    def __init__(self, cache, exchange):
         self._cache = cache
-        self.exchange = cache.make_exchange()
+        self.exchange = exchange
         self.was_open = False
         self._heard, self._bell = socket.socketpair()
         self._heard.setblocking(False)

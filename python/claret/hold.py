@@ -152,13 +152,13 @@ class Failures:
 
     def pause(self, error, asked):
         """Seconds to wait after a failed attempt; raises its error after too many."""
-        self.lost |= not self._harmless and getattr(error, "maybe_committed", False)
+        sent = getattr(error, "maybe_committed", False)
+        self.lost |= sent and not self._harmless
         if isinstance(error, AuthenticationError):
             # A wrong password stays wrong.
             self._give_up(error)
         now = time.monotonic()
         # A request that was sent, and has waited for long, has had a server for long.
-        sent = getattr(error, "maybe_committed", False)
         if self._since is None or (sent and now - asked > 1):
             self._since, self._count = now, 0
         self._count += 1

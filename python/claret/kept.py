@@ -198,6 +198,14 @@ class Caching:
         ``dropped``, replies removed because of a write or a lost connection."""
         return Stats(self._kept.hits, self._kept.misses, self._kept.dropped)
 
+    def get(self, key):
+        """The string of a key, or ``None``."""
+        return self.read("GET", key)
+
+    def hgetall(self, key):
+        """The fields of a hash."""
+        return self.read("HGETALL", key)
+
     def _check_open(self):
         self._db.check_open()
         if self._is_closed:
@@ -227,20 +235,21 @@ class Caching:
             raise OrderError(f"{words[0].decode()} is not for a cache: it does not read one key")
 
     def _question(self, words, kind):
-        """A reply that is kept, or else the question that a reader must await, and if it is new."""
+        """A reply that is kept, or else the question that a reader must await, which is asked."""
         if self._link is not None and self._link.exchange.is_fresh():
             reply = self._kept.find(words)
             if reply is not MISSING:
                 self._kept.hits += 1
-                return reply, None, False
+                return reply, None
         question = self._kept.under_way(words)
         if question is not None:
             self._kept.hits += 1
-            return MISSING, question, False
+            return MISSING, question
         self._kept.misses += 1
         question = kind(words)
         self._kept.begin(question)
-        return MISSING, question, True
+        self._ask(question)
+        return MISSING, question
 
     def _new_connection(self):
         """A connection like those of the client, which speaks RESP3."""
@@ -257,7 +266,7 @@ class Caching:
         except ClientClosed:
             return True
 
-    def _lose(self, link, error):
+    def lost(self, link, error):
         """Drops everything, as a link has ended. Asks questions again that it has lost, once."""
         self._link = None
         self._kept.drop()

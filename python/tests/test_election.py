@@ -75,8 +75,9 @@ def test_an_arrival_on_its_way_to_the_log_counts_although_its_time_is_over():
     assert Db([b"OK", None, b"OK", 9]).barrier("step", 3, owner="me").wait(timeout=1) == 9
     with pytest.raises(claret.NotAcquired):
         Db([b"OK", None, b"OK", error("NOPERM no")]).barrier("step", 3).wait(timeout=1)
-    with pytest.raises(claret.CommitUnknown, match="3 parties"):
-        Db([b"OK", None, b"OK", BREAK]).barrier("step", 3).wait(timeout=1)
+    for unanswered in (BREAK, claret.Cancelled("no"), claret.ClientClosed("no")):
+        with pytest.raises(claret.CommitUnknown, match="3 parties"):
+            Db([b"OK", None, b"OK", unanswered]).barrier("step", 3).wait(timeout=1)
 
     async def story(*replies):
         return await AsyncDb([b"OK", None, b"OK", *replies]).barrier("step", 3).wait(timeout=1)

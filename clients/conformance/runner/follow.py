@@ -3,7 +3,7 @@
 import threading
 import time
 
-from .load import AGAIN_S, ANSWER_S, DOWN_MS
+from .load import AGAIN_S, ANSWER_S, kill_and_start
 
 KEY = "n"
 # Seconds after the last write within which each cache must show its value.
@@ -74,13 +74,10 @@ class Follow:
     def _write(self):
         """Counts up; the server is killed after each part of the writes but the last."""
         kills, writes = self._about.get("kills", 0), self._about["writes"]
-        machine = self._about.get("machine", "server")
         for part in range(1, kills + 2):
             self._write_up_to(writes * part // (kills + 1))
             if part <= kills and not self._stopped.is_set():
-                self._servers.carry_out("kill", machine)
-                time.sleep(self._about.get("down", DOWN_MS) / 1000)
-                self._servers.carry_out("start", machine)
+                kill_and_start(self._servers, self._about)
 
     def _write_up_to(self, goal):
         until = time.monotonic() + WRITE_S

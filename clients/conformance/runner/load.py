@@ -46,13 +46,10 @@ class Load:
         ]
         for worker in workers:
             worker.start()
-        machine = self._about.get("machine", "server")
         try:
             for _ in range(self._about["kills"]):
                 self._progress()
-                self._servers.carry_out("kill", machine)
-                time.sleep(self._about.get("down", DOWN_MS) / 1000)
-                self._servers.carry_out("start", machine)
+                kill_and_start(self._servers, self._about)
             self._progress()
         finally:
             with self._changed:
@@ -154,6 +151,14 @@ class Load:
             if time.monotonic() > until:
                 raise AgentError(f"{words}: {json.dumps(answer)}")
             time.sleep(AGAIN_S)
+
+
+def kill_and_start(servers, about):
+    """Kills the machine of a step, and starts it again after the time for which it is to be down."""
+    machine = about.get("machine", "server")
+    servers.carry_out("kill", machine)
+    time.sleep(about.get("down", DOWN_MS) / 1000)
+    servers.carry_out("start", machine)
 
 
 def numbered(value, number):

@@ -18,39 +18,22 @@ import (
 
 // gate passes everything on, unless it is shut: then it holds back what the server says.
 type gate struct {
-	listener net.Listener
-	mutex    sync.Mutex
+	address string
+	mutex   sync.Mutex
 }
 
 func gateTo(t *testing.T, to string) *gate {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	g := &gate{listener: listener}
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", to)
-			if err != nil {
-				_ = client.Close()
-				return
-			}
-			go func() {
-				_, _ = io.Copy(server, client)
-				_ = server.Close()
-			}()
-			go g.answer(server, client)
-		}
-	}()
+	g := &gate{}
+	g.address = between(t, to, g.pass)
 	return g
 }
 
-func (g *gate) answer(server, client net.Conn) {
-	defer client.Close()
+func (g *gate) pass(client, server net.Conn) {
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	}()
 	part := make([]byte, 4096)
 	for {
 		count, err := server.Read(part)
@@ -68,7 +51,7 @@ func TestCacheDoesNotAnswerForASilentServer(t *testing.T) {
 	direct := connect(t, s.Addr)
 	check(t, direct.Set(ctx, "x", "1", 0).Err())
 	g := gateTo(t, s.Addr)
-	cache := connect(t, g.listener.Addr().String()).Cache(claret.CacheOptions{})
+	cache := connect(t, g.address).Cache(claret.CacheOptions{})
 	for i := 0; i < 3; i++ {
 		value, err := cache.Get(ctx, "x")
 		check(t, err)

@@ -127,7 +127,7 @@ func TestBatchWithGuards(t *testing.T) {
 
 func TestLostAnswerOfABatchTakesEffectOnce(t *testing.T) {
 	ctx, s := limited(t), clarettest.Start(t)
-	db := connect(t, judge(t, s.Addr, rule{"EXEC", "lose", 1}).address())
+	db := connect(t, judge(t, s.Addr, rule{"EXEC", "lose", 1}).address)
 	batch := db.Batch()
 	n := batch.Add("INCR", "n")
 	_, err := batch.Execute(ctx)

@@ -57,7 +57,7 @@ func TestLockIsReleasedAfterTheEndOfTheContext(t *testing.T) {
 
 func TestLostAnswerOfALockIsGrantedOnce(t *testing.T) {
 	ctx, s := limited(t), clarettest.Start(t)
-	db := connect(t, judge(t, s.Addr, rule{"LOCK.ACQUIRE", "lose", 1}).address())
+	db := connect(t, judge(t, s.Addr, rule{"LOCK.ACQUIRE", "lose", 1}).address)
 	lock, err := db.Lock(ctx, "l", claret.LockOptions{})
 	check(t, err)
 	equal(t, lock.Held(), true)

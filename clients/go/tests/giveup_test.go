@@ -14,7 +14,7 @@ import (
 func TestGrantIsReleasedIfTheRenewalAfterAWaitFails(t *testing.T) {
 	ctx, s := limited(t), clarettest.Start(t)
 	direct := connect(t, s.Addr)
-	db := connect(t, judge(t, s.Addr, rule{"LOCK.RENEW", "refuse", 1000}).address())
+	db := connect(t, judge(t, s.Addr, rule{"LOCK.RENEW", "refuse", 1000}).address)
 	first, err := direct.Lock(ctx, "l", claret.LockOptions{})
 	check(t, err)
 	short, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
@@ -31,7 +31,7 @@ func TestGrantIsReleasedIfTheRenewalAfterAWaitFails(t *testing.T) {
 func TestRenewalAfterAWaitIsRepeated(t *testing.T) {
 	ctx, s := limited(t), clarettest.Start(t)
 	direct := connect(t, s.Addr)
-	db := connect(t, judge(t, s.Addr, rule{"LOCK.RENEW", "drop", 2}).address())
+	db := connect(t, judge(t, s.Addr, rule{"LOCK.RENEW", "drop", 2}).address)
 	first, err := direct.Lock(ctx, "l", claret.LockOptions{})
 	check(t, err)
 	time.AfterFunc(700*time.Millisecond, func() { _ = first.Unlock(ctx) })
@@ -43,7 +43,7 @@ func TestRenewalAfterAWaitIsRepeated(t *testing.T) {
 func TestRenewalGoesOnOverAFreshConnection(t *testing.T) {
 	ctx, s := limited(t), clarettest.Start(t)
 	j := judge(t, s.Addr)
-	db := connect(t, j.address())
+	db := connect(t, j.address)
 	lock, err := db.Lock(ctx, "l", claret.LockOptions{Lease: 1200 * time.Millisecond})
 	check(t, err)
 	j.add(rule{"LOCK.RENEW", "hang", 1})
@@ -112,7 +112,7 @@ func giveUp(
 func TestGrantBehindANilIsFoundUnderItsNumber(t *testing.T) {
 	ctx, s := limited(t), clarettest.Start(t)
 	direct := connect(t, s.Addr)
-	db := connect(t, judge(t, s.Addr, rule{"LOCK.ACQUIRE", "nil", 1}).address())
+	db := connect(t, judge(t, s.Addr, rule{"LOCK.ACQUIRE", "nil", 1}).address)
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	_, err := db.Lock(short, "l", claret.LockOptions{})

@@ -12,6 +12,33 @@ import (
 	"time"
 )
 
+// between accepts connections at an address, and lets a function pass on what is said on each one and
+// on another one to a server. Both are closed when it returns.
+func between(t *testing.T, to string, pass func(client, server net.Conn)) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer client.Close()
+				server, err := net.Dial("tcp", to)
+				if err != nil {
+					return
+				}
+				defer server.Close()
+				pass(client, server)
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
 // rule says what becomes of requests that begin with some words, so often: "refuse" answers with an
 // error, "drop" cuts the connection, "lose" passes on and cuts it instead of an answer, "hang" answers
 // nothing any more on the connection, "nil" passes on but answers nil, late.
@@ -22,31 +49,17 @@ type rule struct {
 
 // judging passes requests on one by one, except for those of its rules.
 type judging struct {
-	listener net.Listener
-	to       string
-	mutex    sync.Mutex
-	rules    []rule
+	address string
+	mutex   sync.Mutex
+	rules   []rule
 }
 
 func judge(t *testing.T, to string, rules ...rule) *judging {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	j := &judging{listener: listener, to: to, rules: rules}
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go j.pass(client)
-		}
-	}()
+	j := &judging{rules: rules}
+	j.address = between(t, to, j.pass)
 	return j
 }
-
-func (j *judging) address() string { return j.listener.Addr().String() }
 
 func (j *judging) add(one rule) {
 	j.mutex.Lock()
@@ -67,13 +80,7 @@ func (j *judging) action(words string) string {
 	return ""
 }
 
-func (j *judging) pass(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", j.to)
-	if err != nil {
-		return
-	}
-	defer server.Close()
+func (j *judging) pass(client, server net.Conn) {
 	requests, replies := bufio.NewReader(client), bufio.NewReader(server)
 	for {
 		raw, words, err := request(requests)

@@ -47,7 +47,7 @@ func TestNothingIsCarriedOutBehindARefusedOpening(t *testing.T) {
 		// On a new connection, and on one that has accepted the same before.
 		for _, warm := range []bool{false, true} {
 			j := judge(t, s.Addr)
-			db := connect(t, j.address())
+			db := connect(t, j.address)
 			key, other := fmt.Sprint("n", i, warm), fmt.Sprint("m", i, warm)
 			perform := func(key string) error {
 				if refused == "MULTI" {
@@ -87,7 +87,7 @@ func TestNothingIsCarriedOutBehindARefusedOpening(t *testing.T) {
 
 func TestRefusedOpeningUnderATextIsNotRepeated(t *testing.T) {
 	ctx, s := limited(t), clarettest.Start(t)
-	db := connect(t, judge(t, s.Addr, rule{"TXN BEGIN", "refuse", 1}).address())
+	db := connect(t, judge(t, s.Addr, rule{"TXN BEGIN", "refuse", 1}).address)
 	err := db.Run(ctx, func(ctx context.Context, tx *claret.Tx) error {
 		tx.Write("INCR", "n")
 		_ = tx.Get(ctx, "n").Err()

@@ -189,7 +189,7 @@ func TestEndOfTheContextWhileOthersHoldTheKey(t *testing.T) {
 
 func TestLostAnswerOfACommitIsAskedFor(t *testing.T) {
 	ctx, s := limited(t), clarettest.Start(t)
-	db := connect(t, judge(t, s.Addr, rule{"TXN COMMIT", "lose", 1}).address())
+	db := connect(t, judge(t, s.Addr, rule{"TXN COMMIT", "lose", 1}).address)
 	var reply *claret.Deferred
 	attempts := 0
 	check(t, db.Run(ctx, func(ctx context.Context, tx *claret.Tx) error {
@@ -206,7 +206,7 @@ func TestLostAnswerOfACommitIsAskedFor(t *testing.T) {
 func TestOnceInTwoProcesses(t *testing.T) {
 	ctx, s := limited(t), clarettest.Start(t)
 	for _, db := range []*claret.DB{
-		connect(t, judge(t, s.Addr, rule{"TXN COMMIT", "lose", 2}).address()), connect(t, s.Addr),
+		connect(t, judge(t, s.Addr, rule{"TXN COMMIT", "lose", 2}).address), connect(t, s.Addr),
 	} {
 		err := db.Run(ctx, func(ctx context.Context, tx *claret.Tx) error {
 			n, err := tx.Get(ctx, "n").Int()

@@ -14,7 +14,7 @@ func TestSectionIsCarriedOutOnceWhenItsAnswerIsLost(t *testing.T) {
 	ctx, s := limited(t), clarettest.Start(t)
 	direct := connect(t, s.Addr)
 	j := judge(t, s.Addr, rule{"EXEC", "lose", 1})
-	section := connect(t, j.address()).Section("{l}", claret.SectionOptions{})
+	section := connect(t, j.address).Section("{l}", claret.SectionOptions{})
 	equal(t, section.Token(), 0)
 	equal(t, section.Do(ctx, "INCR", "{l}:n").Val(), any(int64(1)))
 	first := section.Token()
@@ -27,7 +27,7 @@ func TestSectionIsUnknownWhenItsFirstRequestMayStillWait(t *testing.T) {
 	ctx, s := limited(t), clarettest.Start(t)
 	lock, err := connect(t, s.Addr).Lock(ctx, "{l}", claret.LockOptions{})
 	check(t, err)
-	db := connect(t, judge(t, s.Addr, rule{"EXEC", "lose", 1}).address())
+	db := connect(t, judge(t, s.Addr, rule{"EXEC", "lose", 1}).address)
 	options := claret.SectionOptions{Timeout: 300 * time.Millisecond}
 	err = db.Section("{l}", options).Do(ctx, "INCR", "{l}:n").Err()
 	equal(t, errors.Is(err, claret.ErrUnknown), true)
@@ -53,7 +53,7 @@ func TestReleaseWhoseAnswerIsLostTellsWhetherTheLockWasHeld(t *testing.T) {
 	direct := connect(t, s.Addr)
 	for _, options := range []claret.LockOptions{{}, {Near: true}, {Next: true}} {
 		j := judge(t, s.Addr)
-		db := connect(t, j.address())
+		db := connect(t, j.address)
 		lock, err := db.Lock(ctx, "l", options)
 		check(t, err)
 		j.add(rule{"LOCK.RELEASE", "lose", 1})

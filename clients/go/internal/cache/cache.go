@@ -64,7 +64,7 @@ type Source struct {
 // Cache answers reads from memory while the server watches what was read. It is safe for concurrent
 // use. Of two reads of a key the later one never shows an older value. The value may be older than that
 // of the store: ordinarily by the way of a message, and while machines do not hear each other by about
-// four seconds. So a cache has no place in a transaction: its reads must come from the store.
+// five seconds. So a cache has no place in a transaction: its reads must come from the store.
 type Cache struct {
 	source Source
 	ctx    context.Context
@@ -160,13 +160,11 @@ func (c *Cache) read(ctx context.Context, command, key string, args []any) (any,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	value, asked, err := c.look(string(identity), key)
-	switch {
-	case err != nil:
+	asked, err := c.look(string(identity), key)
+	if err != nil {
 		return nil, err
-	case asked == nil && value.isKnown:
-		return value.reply()
-	case asked == nil:
+	}
+	if asked == nil {
 		return c.askOutside(ctx, words, key)
 	}
 	select {
@@ -177,37 +175,34 @@ func (c *Cache) read(ctx context.Context, command, key string, args []any) (any,
 	if asked.isLost {
 		return c.askOutside(ctx, words, key)
 	}
-	return asked.value.reply()
+	return asked.reply()
 }
 
-// look finds a reply, or the request for it that is under way, which it begins if necessary; neither
-// if there is no connection to ask over.
-func (c *Cache) look(identity, key string) (answer, *slot, error) {
+// look finds a request whose reply is kept, or that is under way, or begins one; nil if there is no
+// connection to ask over.
+func (c *Cache) look(identity, key string) (*slot, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.closed || !c.source.IsOpen() {
-		return answer{}, nil, failure.New(failure.ErrClosed, "the cache is closed", nil)
+		return nil, failure.New(failure.ErrClosed, "the cache is closed", nil)
 	}
 	found := c.store.find(identity, key)
 	if found != nil && found.isKept() && c.link != nil && c.link.isFresh() {
 		c.stats.Hits++
 		c.store.touch(found)
-		return found.value, nil, nil
+		return found, nil
 	}
 	if found != nil && !found.isKept() {
 		c.stats.Hits++
-		return answer{}, found, nil
+		return found, nil
 	}
 	c.stats.Misses++
-	if c.link == nil {
-		return answer{}, nil, nil
-	}
 	asked := newSlot(identity, key)
-	if !c.link.send(asked) {
-		return answer{}, nil, nil
+	if c.link == nil || !c.link.send(asked) {
+		return nil, nil
 	}
 	c.store.begin(asked)
-	return answer{}, asked, nil
+	return asked, nil
 }
 
 // askOutside reads over another connection, whose order with that of the cache is unknown: what the
@@ -339,7 +334,7 @@ func (c *Cache) invalidated(keys any) {
 }
 
 // arrived takes the reply to a request.
-func (c *Cache) arrived(asked *slot, value answer) {
+func (c *Cache) arrived(asked *slot, value any) {
 	c.mutex.Lock()
 	asked.value = value
 	c.store.keep(asked)

@@ -191,7 +191,7 @@ func (l *link) read() {
 			return
 		}
 		if asked != nil {
-			l.cache.arrived(asked, answer{isKnown: true, value: value})
+			l.cache.arrived(asked, value)
 		}
 	}
 }

@@ -12,27 +12,11 @@ import (
 // partBytes is the share of each part of a reply in its size, beside its text.
 const partBytes = 16
 
-// answer is a reply, if there is one so far: a value or an error reply.
-type answer struct {
-	isKnown bool
-	value   any
-}
-
-// reply is the answer in the manner of go-redis.
-func (a answer) reply() (any, error) {
-	if a.value == nil {
-		return nil, redis.Nil
-	}
-	if refused, isError := a.value.(resp.Error); isError {
-		return nil, failure.Translate(refused)
-	}
-	return a.value, nil
-}
-
 // slot is a request under way, whose reply is kept afterwards.
 type slot struct {
 	identity, key string
-	value         answer
+	// value is the reply, which may be a resp.Error.
+	value any
 	// place is among the kept replies; nil while the request is under way.
 	place *list.Element
 	// done is closed when the reply is there, or lost.
@@ -45,6 +29,17 @@ func newSlot(identity, key string) *slot {
 }
 
 func (s *slot) isKept() bool { return s.place != nil }
+
+// reply is the value in the manner of go-redis.
+func (s *slot) reply() (any, error) {
+	if s.value == nil {
+		return nil, redis.Nil
+	}
+	if refused, isError := s.value.(resp.Error); isError {
+		return nil, failure.Translate(refused)
+	}
+	return s.value, nil
+}
 
 // store has slots by key and words.
 type store struct {
@@ -81,8 +76,7 @@ func (s *store) keep(asked *slot) {
 	if s.find(asked.identity, asked.key) != asked {
 		return
 	}
-	value := asked.value.value
-	if _, isError := value.(resp.Error); isError || sizeOf(value) > s.limits.MaxReplyBytes {
+	if _, isError := asked.value.(resp.Error); isError || sizeOf(asked.value) > s.limits.MaxReplyBytes {
 		s.remove(asked)
 		return
 	}

@@ -31,7 +31,7 @@ const TRIES = 2;
  * `read` takes a command that reads one key, named first. It answers from memory if it has the
  * reply to exactly these words, and asks the server otherwise. Of two reads of the same words
  * through one cache the later never shows an older value. The value may be older than the newest
- * one: ordinarily by a message's way, and while machines do not hear each other by about four
+ * one: ordinarily by a message's way, and while machines do not hear each other by about five
  * seconds. A program that decides by what it reads, and then writes, needs a transaction: its reads
  * must come from the store, so do not use a cache in it. A command whose reply depends on time or
  * chance, such as `TTL` or `SRANDMEMBER`, is not for a cache either.

@@ -25,7 +25,7 @@ import java.util.concurrent.TimeoutException;
  * may share it.
  *
  * <p>Of two reads of a key the later one never shows an older value. The value may be older than that of
- * the store: ordinarily by the way of a message, and while machines do not hear each other by about four
+ * the store: ordinarily by the way of a message, and while machines do not hear each other by about five
  * seconds. So a cache has no place in a transaction: its reads must come from the store.
  */
 public final class Cache implements AutoCloseable {
@@ -72,12 +72,9 @@ public final class Cache implements AutoCloseable {
         wire.checkOpen();
         check(name, args.length == 0);
         join();
-        Answer answer = look(words);
-        if (answer.asked() != null) {
-            Object reply = replyTo(answer.asked());
-            return reply == Entry.LOST ? askOutside(words) : Translate.checked(reply);
-        }
-        return answer.isKnown() ? answer.reply() : askOutside(words);
+        Entry asked = look(words);
+        Object reply = asked == null ? Entry.LOST : replyTo(asked);
+        return reply == Entry.LOST ? askOutside(words) : Translate.checked(reply);
     }
 
     /** Value of a string; {@code null} if there is none. */
@@ -109,13 +106,11 @@ public final class Cache implements AutoCloseable {
         }
     }
 
-    /** A reply from memory, or a request that is under way, or neither. */
-    private record Answer(boolean isKnown, Object reply, Entry asked) {
-        static final Answer NONE = new Answer(false, null, null);
-    }
-
-    /** Finds a reply, or the request for it that is under way, which it begins if there is a connection. */
-    private synchronized Answer look(List<String> words) {
+    /**
+     * Finds a request whose reply is kept, or that is under way, or begins one; {@code null} if there is no
+     * connection to ask over.
+     */
+    private synchronized Entry look(List<String> words) {
         if (closed) {
             throw new ClosedException("the cache is closed");
         }
@@ -123,19 +118,20 @@ public final class Cache implements AutoCloseable {
         boolean kept = found != null && store.isKept(found);
         if (kept && link != null && link.isFresh()) {
             hits++;
-            return new Answer(true, store.use(found), null);
+            store.use(found);
+            return found;
         }
         if (found != null && !kept) {
             hits++;
-            return new Answer(false, null, found);
+            return found;
         }
         misses++;
         Entry asked = new Entry(words);
         if (link == null || !link.send(asked)) {
-            return Answer.NONE;
+            return null;
         }
         store.begin(asked);
-        return new Answer(false, null, asked);
+        return asked;
     }
 
     private static Object replyTo(Entry asked) {

@@ -19,7 +19,7 @@ final class Store {
     private final CacheOptions limits;
     private final Map<String, Map<List<String>, Entry>> keys = new HashMap<>();
     // Those with replies, the one used longest ago first.
-    private final LinkedHashMap<Entry, Object> kept = new LinkedHashMap<>(16, 0.75f, true);
+    private final Set<Entry> kept = new LinkedHashSet<>();
 
     Store(CacheOptions limits) {
         this.limits = limits;
@@ -31,12 +31,13 @@ final class Store {
     }
 
     boolean isKept(Entry entry) {
-        return kept.containsKey(entry);
+        return kept.contains(entry);
     }
 
-    /** The kept reply of an entry, which is used now. */
-    Object use(Entry entry) {
-        return kept.get(entry);
+    /** Notes that the kept reply of an entry is used now. */
+    void use(Entry entry) {
+        kept.remove(entry);
+        kept.add(entry);
     }
 
     /** Notes a request that is under way, in place of a reply that is there. */
@@ -57,9 +58,9 @@ final class Store {
             remove(asked);
             return;
         }
-        kept.put(asked, reply);
+        kept.add(asked);
         if (kept.size() > limits.maxEntries()) {
-            remove(kept.keySet().iterator().next());
+            remove(kept.iterator().next());
         }
     }
 
@@ -77,7 +78,7 @@ final class Store {
         int before = kept.size();
         Map<List<String>, Entry> entries = keys.remove(key);
         if (entries != null) {
-            kept.keySet().removeAll(entries.values());
+            entries.values().forEach(kept::remove);
         }
         return before - kept.size();
     }

@@ -238,6 +238,11 @@ final class CancelTest {
                                 commands.incr("n");
                                 commands.execute();
                             });
+            long endNs = System.nanoTime() + 10_000_000_000L;
+            while (faults.packets.stream().noneMatch(packet -> packet.contains("EXEC"))) {
+                assertTrue(System.nanoTime() < endNs, "it was not sent");
+                Thread.sleep(5);
+            }
             Thread.sleep(200);
             batch.thread.interrupt();
             assertTrue(((CancelledException) batch.outcome.join()).mayHaveHappened());
