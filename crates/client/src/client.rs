@@ -1,6 +1,7 @@
 //! The client: commands over one shared connection, transactions over a few of their own.
 
 use crate::batch::{Batch, Pipeline};
+use crate::cache::{Cache, CacheOptions};
 use crate::command::{Command, FromReply, ToArg};
 use crate::connection::dispatch::Dispatch;
 use crate::connection::mux::Mux;
@@ -10,10 +11,10 @@ use crate::error::{Error, Result, checked};
 use crate::retry::{Attempts, RetryPolicy};
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use wire::resp::ClientReply;
 
 /// Options of a client.
@@ -70,12 +71,12 @@ struct Inner {
     waiting_made: AtomicU64,
     id: u64,
     permits: Arc<Semaphore>,
-    closed: AtomicBool,
+    closed: watch::Sender<bool>,
 }
 
 impl Inner {
     fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if *self.closed.borrow() { Err(Error::Closed) } else { Ok(()) }
     }
 }
 
@@ -134,10 +135,7 @@ impl SlotGuard {
     /// Opens the connection if there is none.
     pub async fn open(&mut self) -> Result<()> {
         if self.connection.is_none() {
-            let inner = &self.client.inner;
-            inner.check_open()?;
-            let opened = Connection::open(&inner.address, &inner.options).await?;
-            self.connection = Some(opened);
+            self.connection = Some(self.client.connection().await?);
         }
         Ok(())
     }
@@ -218,7 +216,7 @@ impl Client {
             waiting_made: AtomicU64::new(0),
             id,
             permits: Arc::new(Semaphore::new(places)),
-            closed: AtomicBool::new(false),
+            closed: watch::Sender::new(false),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -227,7 +225,7 @@ impl Client {
     /// way still end. Locks that it holds end with their leases.
     pub async fn close(&self) {
         let inner = &self.inner;
-        inner.closed.store(true, Ordering::Release);
+        inner.closed.send_replace(true);
         inner.permits.close();
         *inner.shared.lock().await = None;
         for slots in [&inner.slots, &inner.waiting] {
@@ -239,6 +237,23 @@ impl Client {
     /// The options that the client was made with.
     pub fn options(&self) -> &Options {
         &self.inner.options
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.inner.check_open()
+    }
+
+    /// Waits until the client is closed.
+    pub(crate) async fn closed(&self) {
+        let mut closed = self.inner.closed.subscribe();
+        // The sender is gone with the client only, which is there.
+        let _ = closed.wait_for(|closed| *closed).await;
+    }
+
+    /// A connection that belongs to the caller.
+    pub(crate) async fn connection(&self) -> Result<Connection> {
+        self.inner.check_open()?;
+        Connection::open(&self.inner.address, &self.inner.options).await
     }
 
     async fn mux(&self) -> Result<Mux> {
@@ -401,6 +416,12 @@ impl Client {
     /// The connection cannot be opened.
     pub async fn dispatch(&self) -> Result<Dispatch> {
         Ok(Dispatch::new(self.open(true).await?))
+    }
+
+    /// Replies to reads in memory, which the server keeps up to date. The cache has a connection of
+    /// its own, opened by the first read.
+    pub fn cache(&self, options: CacheOptions) -> Cache {
+        Cache::new(self.clone(), options)
     }
 
     /// Independent commands that are sent together and take effect in their order.

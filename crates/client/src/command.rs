@@ -72,6 +72,20 @@ impl Command {
         Self { words: prefix.words + self.words, body, ..self }
     }
 
+    /// The words, the name first.
+    pub(crate) fn words(&self) -> Vec<&[u8]> {
+        let mut rest = self.body.as_slice();
+        let mut word = || {
+            let end = rest.iter().position(|byte| *byte == b'\r').unwrap_or(rest.len());
+            let len =
+                rest[1..end].iter().fold(0, |len, digit| len * 10 + usize::from(digit - b'0'));
+            let (word, behind) = rest[end + 2..].split_at(len);
+            rest = &behind[2..];
+            word
+        };
+        (0..self.words).map(|_| word()).collect()
+    }
+
     /// Whether the command may change data.
     pub fn writes(&self) -> bool {
         self.writes
@@ -302,6 +316,13 @@ mod tests {
         wire::resp::encode_command(["SADD", "k", "7", "x", "y"], &mut theirs);
         assert_eq!(ours, theirs);
         assert!(command.writes());
+        let words: [&[u8]; 5] = [b"SADD", b"k", b"7", b"x", b"y"];
+        assert_eq!(command.words(), words);
+        let odd = "\r\n$1\r\n".repeat(3);
+        assert_eq!(
+            Command::new("GET").arg("").arg(&odd).words(),
+            [b"GET", &b""[..], odd.as_bytes()]
+        );
         assert!(!Command::new("scard").writes() && !Command::new("GET").writes());
         assert!(Command::new("some.extension").writes());
         assert_eq!(Command::from_words(&["GET", "k"]), Ok(Command::new("GET").arg("k")));

@@ -36,6 +36,7 @@
 //! error with [`Error::maybe_committed`], unless sent by [`Client::once`].
 
 mod batch;
+mod cache;
 mod client;
 mod command;
 mod connection;
@@ -55,6 +56,7 @@ pub use crate::locks::keep::Keep;
 pub use crate::locks::lock::{Lock, LockOptions, Share};
 pub use crate::locks::retained::{Retained, RetainedOptions, Stay};
 pub use batch::{Batch, Pipeline};
+pub use cache::{Cache, CacheOptions, CacheStats};
 pub use client::{Client, Options};
 pub use command::{Command, FromReply, Many, Pairs, ToArg};
 pub use deferred::Deferred;

@@ -3,8 +3,8 @@
 use crate::body;
 use crate::plain::{Fault, count, described, list, plain, text, time, word};
 use client::{
-    Client, ClientReply, Command, Error, Lock, LockOptions, Options, Retained, RetainedOptions,
-    Share, Stay, Tls, Tx, Type,
+    Cache, CacheOptions, Client, ClientReply, Command, Error, Lock, LockOptions, Options, Retained,
+    RetainedOptions, Share, Stay, Tls, Tx, Type,
 };
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 /// Requests and options that the client offers.
 const OFFERS: &str = "hello open close command run resume cancel batch dispatch lock unlock held \
     fenced stop_renewing section campaign proclaim resign leader observe barrier retained enter \
-    give_back define migrate operate once guards addresses near next tls certificate password_file \
-    closed";
+    give_back define migrate operate cache cached cache_stats close_cache once guards addresses \
+    near next tls certificate password_file closed";
 
 /// Lease of a lock, if the request does not say it, in milliseconds.
 const LEASE_MS: u64 = 30_000;
@@ -58,12 +58,13 @@ enum Held {
     Stay(Stay),
 }
 
-/// Clients, locks and elections, and retained locks, by name.
+/// Clients, locks and elections, retained locks, and caches, by name.
 #[derive(Default)]
 pub struct Agent {
     clients: RefCell<HashMap<String, Client>>,
     locks: RefCell<HashMap<String, Rc<Held>>>,
     kept: RefCell<HashMap<String, Retained>>,
+    caches: RefCell<HashMap<String, Cache>>,
     under_way: RefCell<HashMap<String, Rc<Under>>>,
 }
 
@@ -104,6 +105,16 @@ impl Agent {
             "define" => Ok(json!(definition(request)?.define(&self.client(request)?).await?)),
             "migrate" => Ok(json!(definition(request)?.migrate(&self.client(request)?).await?)),
             "operate" => self.operate(request).await,
+            "cache" => self.cache(request),
+            "cached" => Ok(plain(self.cache_of(request)?.read(words(request)?).await?)),
+            "cache_stats" => {
+                let stats = self.cache_of(request)?.stats();
+                Ok(json!({"hits": stats.hits, "misses": stats.misses, "dropped": stats.dropped}))
+            }
+            "close_cache" => {
+                self.cache_of(request)?.close();
+                Ok(Value::Null)
+            }
             _ => self.coordinate(request).await,
         }
     }
@@ -257,6 +268,23 @@ impl Agent {
         let arguments: Vec<_> = arguments.iter().map(|one| one as &dyn client::ToArg).collect();
         let value = definition(request)?.at(text(request, "key")?);
         Ok(plain(value.ask(&client, text(request, "operation")?, &arguments).await?))
+    }
+
+    fn cache(&self, request: &Value) -> Result<Value, Fault> {
+        let usual = CacheOptions::default();
+        let limit = |name, usual| count(request, name).map_or(usual, |limit| limit as usize);
+        let options = CacheOptions {
+            max_entries: limit("entries", usual.max_entries),
+            max_reply_bytes: limit("reply_bytes", usual.max_reply_bytes),
+        };
+        let cache = self.client(request)?.cache(options);
+        self.caches.borrow_mut().insert(text(request, "as")?.to_owned(), cache);
+        Ok(Value::Null)
+    }
+
+    fn cache_of(&self, request: &Value) -> Result<Cache, Fault> {
+        let name = text(request, "cache")?;
+        self.caches.borrow().get(name).cloned().ok_or_else(|| unknown(name))
     }
 
     fn hold(&self, request: &Value, token: u64, held: Held) -> Result<Value, Fault> {

@@ -114,6 +114,16 @@ impl Reader {
     /// caller stops waiting and calls again.
     pub async fn reply(&mut self) -> Result<ClientReply> {
         loop {
+            let reply = self.frame().await?;
+            if !matches!(reply, ClientReply::Push(_)) {
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// Waits for the next reply or out-of-band message. Safe to cancel.
+    pub async fn frame(&mut self) -> Result<ClientReply> {
+        loop {
             let next = self.decoder.next(&self.input[self.consumed..], &ReplyLimits::default())?;
             if let Some((reply, len)) = next {
                 self.consumed += len;
@@ -121,10 +131,7 @@ impl Reader {
                     self.input.clear();
                     self.consumed = 0;
                 }
-                if !matches!(reply, ClientReply::Push(_)) {
-                    return Ok(reply);
-                }
-                continue;
+                return Ok(reply);
             }
             self.input.drain(..self.consumed);
             self.consumed = 0;
@@ -192,6 +199,36 @@ impl AsyncWrite for Writer {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.get_mut().half().poll_shutdown(context)
+    }
+}
+
+/// Bytes that wait until a connection takes them.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Outbox {
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Writes as much as the connection takes at once. Safe to cancel.
+    pub async fn write_to(&mut self, writer: &mut Writer) -> io::Result<()> {
+        match writer.write(&self.bytes[self.written..]).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => self.written += count,
+        }
+        if self.written == self.bytes.len() {
+            self.bytes.clear();
+            self.written = 0;
+        }
+        Ok(())
     }
 }
 

@@ -1,13 +1,12 @@
 //! A connection for a stream of requests, with replies in the same order: the one that all tasks of
 //! a client share, and those of dispatches.
 
-use super::{Address, Connection};
+use super::{Address, Connection, Outbox};
 use crate::client::Options;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use wire::resp::ClientReply;
@@ -107,7 +106,8 @@ async fn serve(
     let mut last = Instant::now();
     let alarm = tokio::time::sleep(patience.unwrap_or_default());
     tokio::pin!(alarm);
-    let (mut out, mut written) = (first, 0);
+    let mut out = Outbox::default();
+    out.push(&first);
     let mut taken = Vec::new();
     let mut open = true;
     while open || !waiting.is_empty() {
@@ -120,18 +120,13 @@ async fn serve(
                     last = Instant::now();
                 }
                 for Request { bytes, replies: missing, waits, done } in taken.drain(..) {
-                    out.extend_from_slice(&bytes);
+                    out.push(&bytes);
                     waiting.push_back(Waiting { missing, waits, replies: Vec::new(), done });
                 }
             }
-            count = connection.writer.write(&out[written..]), if written < out.len() => {
-                match count {
-                    Ok(count) if count > 0 => written += count,
-                    _ => return,
-                }
-                if written == out.len() {
-                    out.clear();
-                    written = 0;
+            written = out.write_to(&mut connection.writer), if !out.is_empty() => {
+                if written.is_err() {
+                    return;
                 }
             }
             reply = connection.reader.reply(), if !waiting.is_empty() => {

@@ -1,5 +1,7 @@
 //! Dialogues of the client with a scripted server.
 
+mod caches;
+
 use client::{
     Client, ClientReply, Command, Counter, Error, LockOptions, Options, RetryPolicy, Set, TxOptions,
 };
