@@ -1,7 +1,7 @@
 //! Messages between the threads of a server.
 //!
-//! Every worker has an inbox. A sender wakes the worker's event loop unless an earlier sender has
-//! done so and the worker has not looked yet: a burst of messages costs one wake-up.
+//! Every worker has an inbox. A sender wakes the worker's event loop if the worker sleeps and no earlier
+//! sender has woken it: a burst of messages costs one wake-up, and none if the worker is at work.
 
 use crate::log::Completion;
 use crate::net::listen::Accepted;
@@ -166,7 +166,17 @@ pub enum Mail {
 pub struct Mailbox {
     sender: Sender<Mail>,
     waker: Arc<Waker>,
-    woken: Arc<AtomicBool>,
+    state: Arc<InboxState>,
+}
+
+/// What senders and the receiver tell each other. Each writes its own flag before it reads the other's, so
+/// that a message never lies in the inbox of a worker that sleeps and is not woken.
+#[derive(Debug, Default)]
+struct InboxState {
+    /// There may be messages that the receiver has not taken.
+    has_mail: AtomicBool,
+    /// The receiver sleeps, or is about to.
+    asleep: AtomicBool,
 }
 
 impl Mailbox {
@@ -180,7 +190,10 @@ impl Mailbox {
 
     /// Puts a message into the worker's inbox. Returns whether [`Mailbox::wake`] must follow.
     pub fn push(&self, mail: Mail) -> bool {
-        self.sender.send(mail).is_ok() && !self.woken.swap(true, Ordering::AcqRel)
+        let state = &self.state;
+        self.sender.send(mail).is_ok()
+            && !state.has_mail.swap(true, Ordering::SeqCst)
+            && state.asleep.load(Ordering::SeqCst)
     }
 
     /// Wakes the worker.
@@ -194,19 +207,31 @@ impl Mailbox {
 /// Receiver of a worker's messages.
 pub struct Inbox {
     receiver: Receiver<Mail>,
-    woken: Arc<AtomicBool>,
+    state: Arc<InboxState>,
 }
 
 impl Inbox {
-    /// Makes the next message wake the worker. Must be called before the inbox is emptied.
+    /// Prepares for emptying the inbox: what comes from now on counts as new.
     pub fn open(&self) {
-        self.woken.store(false, Ordering::Release);
+        self.state.has_mail.swap(false, Ordering::SeqCst);
     }
 
     /// Whether a message may be there.
     #[inline]
     pub fn has_mail(&self) -> bool {
-        self.woken.load(Ordering::Acquire)
+        self.state.has_mail.load(Ordering::Acquire)
+    }
+
+    /// Lets messages wake the worker from now on, because it is going to sleep. False if one is there: then
+    /// it must not sleep.
+    pub fn may_sleep(&self) -> bool {
+        self.state.asleep.store(true, Ordering::SeqCst);
+        !self.state.has_mail.load(Ordering::SeqCst)
+    }
+
+    /// Ends what [`Inbox::may_sleep`] began: a worker that is awake looks for messages itself.
+    pub fn awake(&self) {
+        self.state.asleep.store(false, Ordering::Relaxed);
     }
 
     /// Next message, if any.
@@ -221,8 +246,8 @@ impl Inbox {
 /// turn.
 pub fn inbox(waker: Arc<Waker>) -> (Mailbox, Inbox) {
     let (sender, receiver) = channel();
-    let woken = Arc::new(AtomicBool::new(false));
-    (Mailbox { sender, waker, woken: woken.clone() }, Inbox { receiver, woken })
+    let state = Arc::new(InboxState::default());
+    (Mailbox { sender, waker, state: state.clone() }, Inbox { receiver, state })
 }
 
 #[cfg(test)]
@@ -232,20 +257,25 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_burst_of_messages_is_one_wake_up() {
+    fn a_burst_of_messages_wakes_a_sleeping_worker_once() {
         let mut poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
         let (mailbox, inbox) = inbox(waker);
-        for _ in 0..5 {
-            mailbox.send(Mail::ResetStats);
-        }
         let mut events = Events::with_capacity(8);
-        poll.poll(&mut events, Some(Duration::from_secs(5))).unwrap();
-        assert_eq!(events.iter().count(), 1);
-        inbox.open();
-        assert_eq!(std::iter::from_fn(|| inbox.take()).count(), 5);
+        let mut woken = |wait| {
+            poll.poll(&mut events, Some(wait)).unwrap();
+            events.iter().count()
+        };
+        for _ in 0..2 {
+            assert!(inbox.may_sleep());
+            (0..5).for_each(|_| mailbox.send(Mail::ResetStats));
+            assert_eq!(woken(Duration::from_secs(5)), 1);
+            inbox.awake();
+            inbox.open();
+            assert_eq!(std::iter::from_fn(|| inbox.take()).count(), 5);
+        }
         mailbox.send(Mail::ResetStats);
-        poll.poll(&mut events, Some(Duration::from_secs(5))).unwrap();
-        assert_eq!(events.iter().count(), 1);
+        assert_eq!(woken(Duration::ZERO), 0, "it is awake");
+        assert!(inbox.has_mail() && !inbox.may_sleep());
     }
 }

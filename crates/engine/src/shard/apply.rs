@@ -60,6 +60,14 @@ pub(super) enum Consequence<'r> {
 }
 
 impl State {
+    /// Prepares the lookups of the first of these records, and some behind it, unless those of the next
+    /// `warm` operations are. Returns of how many operations behind the first record they are then.
+    fn warm_for(&self, records: &[LogRecord], warm: usize) -> usize {
+        let ops = records.iter().flat_map(LogRecord::ops);
+        let warm = if warm == 0 { self.records().warm(ops) } else { warm };
+        warm.saturating_sub(records.first().map_or(0, |record| record.ops().len()))
+    }
+
     /// Applies a committed record. `writers` are the snapshots in the making.
     pub(super) fn apply<'r>(
         &mut self,
@@ -326,7 +334,9 @@ impl Shard {
         self.desk.core.state.tell_time(now.mono_us);
         // What comes behind in this entry is not on its way any more, and is not carried out.
         let certain = std::mem::take(&mut self.desk.lead_is_certain);
+        let mut warm = 0;
         for (index, record) in batch.records.iter().enumerate() {
+            warm = self.desk.core.state.warm_for(&batch.records[index..], warm);
             let ctx = ctx_at(batch.now_ms, batch.seed, batch.ts_of(index));
             self.desk.commit(now, record, batch.targets[index], &ctx);
         }

@@ -137,6 +137,7 @@ impl Reads<'_> {
         if fenced && core.tail.has_unapplied() {
             return core.delay(request);
         }
+        core.state.records().warm(ops.iter());
         if !reaped && expiry.reap_all(core, now, ops.iter().map(|(key, _)| key)) {
             return core.delay_reaped(request);
         }
@@ -159,6 +160,7 @@ impl Reads<'_> {
     pub fn read_part(self, now: Now, request: &Request) {
         let core = self.core;
         let Body::Snapshot { ref ops, .. } = request.body else { return };
+        core.state.records().warm(ops.iter());
         let mut ctx = core.ctx(now);
         let mut room = Room::default();
         let replies = ops.iter().map(|(key, op)| {

@@ -311,7 +311,11 @@ impl Worker {
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.stopping {
             let timeout = self.timeout();
-            if let Err(error) = self.poll.poll(&mut events, timeout)
+            let sleeps = timeout != Some(Duration::ZERO) && self.inbox.may_sleep();
+            let timeout = if sleeps { timeout } else { Some(Duration::ZERO) };
+            let polled = self.poll.poll(&mut events, timeout);
+            self.inbox.awake();
+            if let Err(error) = polled
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 return Err(error);
@@ -356,13 +360,8 @@ impl Worker {
         self.turn_bytes = 0;
         self.bundled_bytes = 0;
         self.again = false;
-        let mut mail = false;
         for event in events {
-            if event.token() == INBOX {
-                mail = true;
-                continue;
-            }
-            if self.links.event(event) {
+            if event.token() == INBOX || self.links.event(event) {
                 continue;
             }
             let slot = event.token().0;
@@ -377,9 +376,7 @@ impl Worker {
                 self.mark_dirty(slot);
             }
         }
-        if mail {
-            self.drain_inbox();
-        }
+        self.drain_inbox();
         let now = self.clock.now();
         if self.shards_due_us <= now.mono_us {
             self.shards_due_us = u64::MAX;

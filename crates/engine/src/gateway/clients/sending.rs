@@ -143,6 +143,7 @@ impl Sessions {
     fn send_bundle(&mut self, core: &mut Core, id: SessionId, batch: Vec<(ShardId, Planned)>) {
         let Some(session) = self.get_mut(id.0) else { return };
         let writes = session.pipeline.writes_with(&batch);
+        let last = batch.last().map_or(0, |(_, planned)| planned.target.seq);
         let mut shards: SmallVec<[(ShardId, Vec<Planned>); 4]> = SmallVec::new();
         for (shard, planned) in batch {
             match shards.iter_mut().find(|(of, _)| *of == shard) {
@@ -150,7 +151,7 @@ impl Sessions {
                 None => shards.push((shard, vec![planned])),
             }
         }
-        session.pipeline.bundle(shards.len() as u32, writes);
+        session.pipeline.bundle(shards.len() as u32, writes, last);
         let mut requests = Vec::with_capacity(shards.len());
         for (shard, own) in shards {
             if writes {

@@ -447,8 +447,9 @@ fn send_known(core: &mut Core, id: SessionId, session: &mut Session) {
                 Reply::Status(text) => text == "QUEUED",
                 _ => false,
             };
-            let lingers = noted
-                && matches!(session.mode, SessionMode::Multi(_) | SessionMode::Interactive(_));
+            let lingers = session.pipeline.comes_soon(session.base)
+                || noted
+                    && matches!(session.mode, SessionMode::Multi(_) | SessionMode::Interactive(_));
             mail.outputs.push_back(Output::Reply { session: id, reply, protocol, lingers });
         }
         if last && !closes {

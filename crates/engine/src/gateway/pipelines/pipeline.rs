@@ -44,6 +44,8 @@ struct Bundled {
     /// Number of parts without an answer, and how many of them write.
     open: u32,
     writing: u32,
+    /// Number of the reply behind the last one of them.
+    until: u64,
     /// Whether no bundle can be sent now: one was given back.
     barred: bool,
 }
@@ -206,10 +208,18 @@ impl Pipeline {
         self.bundled.writing > 0 || ops.any(|(_, op)| op.is_write())
     }
 
-    /// Notes that a bundle of so many parts is sent.
-    pub fn bundle(&mut self, parts: u32, writes: bool) {
+    /// Notes that a bundle of so many parts is sent. The reply to its last command has number `last`.
+    pub fn bundle(&mut self, parts: u32, writes: bool, last: u64) {
         self.bundled.open += parts;
+        self.bundled.until = last + 1;
         self.bundled.writing += if writes { parts } else { 0 };
+    }
+
+    /// Whether the reply with this number is that of a bundle under way: it comes about as soon as those of
+    /// the bundle's other parts.
+    #[inline]
+    pub fn comes_soon(&self, reply: u64) -> bool {
+        self.bundled.open > 0 && reply < self.bundled.until
     }
 
     /// Notes the answer to a part of a bundle. Returns whether the session is to be dispatched.

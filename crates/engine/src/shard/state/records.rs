@@ -3,6 +3,7 @@
 use super::room::Room;
 use super::tally::Tally;
 use crate::entry::Apply;
+use crate::ids::KeyedOp;
 use crate::message::{Condition, Guard, Version};
 use crate::script::keys::is_script;
 use crate::shard::ahead::AheadOfLog;
@@ -46,6 +47,12 @@ impl Records {
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&Record> {
         self.map.get(key)?.as_ref()
+    }
+
+    /// Prepares the lookups of the first of these operations, and returns how many they are
+    /// ([`Dense::warm`]).
+    pub fn warm<'o>(&self, ops: impl Iterator<Item = &'o KeyedOp>) -> usize {
+        self.map.warm(ops.map(|(key, _)| key.as_slice()))
     }
 
     /// Number of records.

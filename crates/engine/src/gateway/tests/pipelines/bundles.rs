@@ -65,6 +65,26 @@ fn commands_for_several_shards_are_one_bundle_with_replies_in_order() {
 }
 
 #[test]
+fn replies_of_a_bundle_wait_for_each_other_and_for_nothing_behind_it() {
+    let mut story = Story::bundling();
+    let bundle = story.bundle(&["INCR a", "INCR b", "INCR e"]);
+    story.says("BLPOP none 0");
+    while story.gateway.poll().is_some() {}
+    let mut told = |token: u64, values: &[i64]| {
+        story.answer(token, done(values));
+        let outputs = std::iter::from_fn(|| story.gateway.poll());
+        let lingers = |output| match output {
+            Output::Reply { lingers, .. } => Some(lingers),
+            _ => None,
+        };
+        outputs.filter_map(lingers).collect::<Vec<_>>()
+    };
+    let [(_, first), (_, second)] = &bundle.1[..] else { panic!("{bundle:?}") };
+    assert_eq!(told(first.token.0, &[10, 30]), [true], "the second one comes soon");
+    assert_eq!(told(second.token.0, &[20]), [false, false], "nothing else is to come soon");
+}
+
+#[test]
 fn a_bundle_of_reads_is_not_logged_unless_it_follows_a_write() {
     let mut story = Story::bundling();
     let reads = story.bundle(&["GET a", "GET b"]);
