@@ -24,6 +24,8 @@ pub const KEY_BYTES_MAX: usize = 64 << 10;
 pub enum KeyOp {
     /// Removes the key; answers 1 if it was there.
     Del,
+    /// [`KeyOp::Del`] by a command that puts the record elsewhere.
+    Leave(Cause),
     /// Answers 1 if the key exists.
     Exists,
     /// The name of the value's type, or `none`.
@@ -50,7 +52,7 @@ pub enum KeyOp {
     /// The elements of a list, a set or a sorted set, for `SORT`; nil if the key is absent.
     Elements,
     /// Replaces the whole record.
-    Put(Box<Record>),
+    Put(Box<Record>, Cause),
     /// The leader's decision that the key has expired, valid if its expiry is still this one.
     Reap {
         /// The expiry that has passed, in milliseconds since 1970.
@@ -66,6 +68,66 @@ pub enum KeyOp {
     /// An operation on all keys of the shard, in a transaction. Counts as a write: it is carried
     /// out at its place in the log.
     Whole(Box<Whole>),
+}
+
+/// Command by which a whole record comes to a key or leaves it, for the names of keyspace events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Cause {
+    Rename,
+    Move,
+    Copy,
+    Sort,
+    Inter,
+    Union,
+    Diff,
+    RankedInter,
+    RankedUnion,
+    RankedDiff,
+    RankedRange,
+}
+
+impl Cause {
+    /// All causes.
+    pub const ALL: [Self; 11] = [
+        Self::Rename,
+        Self::Move,
+        Self::Copy,
+        Self::Sort,
+        Self::Inter,
+        Self::Union,
+        Self::Diff,
+        Self::RankedInter,
+        Self::RankedUnion,
+        Self::RankedDiff,
+        Self::RankedRange,
+    ];
+
+    /// Name of the event at the key to which the record comes.
+    pub const fn came(self) -> &'static str {
+        match self {
+            Self::Rename => "rename_to",
+            Self::Move => "move_to",
+            Self::Copy => "copy_to",
+            Self::Sort => "sortstore",
+            Self::Inter => "sinterstore",
+            Self::Union => "sunionstore",
+            Self::Diff => "sdiffstore",
+            Self::RankedInter => "zinterstore",
+            Self::RankedUnion => "zunionstore",
+            Self::RankedDiff => "zdiffstore",
+            Self::RankedRange => "zrangestore",
+        }
+    }
+
+    /// Name of the event at the key that the record leaves.
+    pub const fn left(self) -> &'static str {
+        match self {
+            Self::Rename => "rename_from",
+            Self::Move => "move_from",
+            _ => "del",
+        }
+    }
 }
 
 /// A moment in milliseconds, absolute or relative to the operation.
@@ -138,9 +200,10 @@ impl KeyOp {
         matches!(
             self,
             Self::Del
+                | Self::Leave(_)
                 | Self::Expire { .. }
                 | Self::Persist
-                | Self::Put(_)
+                | Self::Put(..)
                 | Self::Reap { .. }
                 | Self::ReapParts { .. }
                 | Self::Whole(_)
@@ -171,11 +234,11 @@ impl KeyOp {
     /// Carries out a write on the record under the key.
     pub fn apply(&self, slot: &mut Option<Record>, now_ms: u64) -> Reply {
         match self {
-            Self::Put(record) => {
+            Self::Put(record, _) => {
                 *slot = Some((**record).clone());
                 Reply::Ok
             }
-            Self::Del => Reply::Int(i64::from(slot.take().is_some())),
+            Self::Del | Self::Leave(_) => Reply::Int(i64::from(slot.take().is_some())),
             Self::Reap { expire_at_ms } => {
                 let due = slot.as_ref().is_some_and(|r| r.expire_at_ms() == Some(*expire_at_ms));
                 if due {
@@ -206,7 +269,7 @@ impl KeyOp {
     /// The reply that a write would have, if it does not depend on the value of the record under the key.
     pub fn foretell(&self, record: Option<&Record>, now_ms: u64) -> Option<Reply> {
         match self {
-            Self::Put(_) => Some(Reply::Ok),
+            Self::Put(..) => Some(Reply::Ok),
             Self::ReapParts { .. } if record.is_some() => None,
             _ => {
                 let expiring = |r: &Record| {
@@ -332,7 +395,8 @@ fn single(args: &Args<'_>, op: KeyOp) -> Result<Command, ErrorReply> {
 }
 
 fn rename(args: &Args<'_>, replace: bool) -> Result<Command, ErrorReply> {
-    let (reads, plan) = move_record((args.blob(1)?, args.blob(2)?), false, replace);
+    let names = (args.blob(1)?, args.blob(2)?);
+    let (reads, plan) = move_record(names, Cause::Rename, replace);
     Ok(Command::Compound(Compound::new(reads, plan)))
 }
 
@@ -342,9 +406,10 @@ type Reads = Vec<(Blob, Op)>;
 /// Reads of a record, and what makes it another key's.
 fn move_record(
     (from, to): (Blob, Blob),
-    keep: bool,
+    cause: Cause,
     replace: bool,
 ) -> (Reads, impl Fn(&[Reply]) -> Plan + Send + Sync + 'static) {
+    let keep = cause == Cause::Copy;
     let fetch = |key: &Blob| (key.clone(), Op::Key(KeyOp::Fetch));
     let reads = if from == to { vec![fetch(&from)] } else { vec![fetch(&from), fetch(&to)] };
     let plan = move |replies: &[Reply]| {
@@ -359,9 +424,9 @@ fn move_record(
         if occupied && !replace {
             return nothing(Reply::Int(0));
         }
-        let mut writes = vec![(to.clone(), Op::Key(KeyOp::Put(record.clone())))];
+        let mut writes = vec![(to.clone(), Op::Key(KeyOp::Put(record.clone(), cause)))];
         if !keep {
-            writes.push((from.clone(), Op::Key(KeyOp::Del)));
+            writes.push((from.clone(), Op::Key(KeyOp::Leave(cause))));
         }
         let reply = if !keep && replace { Reply::Ok } else { Reply::Int(1) };
         Plan { writes, reply }
@@ -380,7 +445,7 @@ fn parse_move(args: &Args<'_>) -> Result<Command, ErrorReply> {
     if from == to {
         return Err(same_object());
     }
-    let (reads, plan) = move_record((from, to), false, false);
+    let (reads, plan) = move_record((from, to), Cause::Move, false);
     // A key that is not there is not moved, which is no error as it is for RENAME.
     let plan = move |replies: &[Reply]| match replies.first() {
         Some(Reply::Record(_)) => plan(replies),
@@ -407,7 +472,7 @@ fn parse_copy(args: &Args<'_>) -> Result<Command, ErrorReply> {
     if from == to {
         return Err(same_object());
     }
-    let (reads, plan) = move_record((from, to), true, replace);
+    let (reads, plan) = move_record((from, to), Cause::Copy, replace);
     Ok(Command::Compound(Compound::new(reads, plan)))
 }
 
@@ -552,9 +617,12 @@ pub const INTERNAL: &[CommandSpec] = commands! { "generic";
     ("record.elements", 2, Flags::READ, Keys::ONE,
         "Reads the elements of a list, a set or a sorted set.", "key", "O(n)") =>
         |a| single(a, KeyOp::Elements);
-    ("record.put", -4, Flags::WRITE, Keys::ONE,
-        "Replaces a whole record.", "key type expiry part [part ...]", "O(1) per key") =>
+    ("record.put", -5, Flags::WRITE, Keys::ONE,
+        "Replaces a whole record.", "key event type expiry part [part ...]", "O(1) per key") =>
         parse_put;
+    ("record.leave", 3, Flags::WRITE, Keys::ONE,
+        "Removes a key whose record goes elsewhere.", "key event", "O(1) per key") =>
+        |a| single(a, KeyOp::Leave(cause(a, Cause::left)?));
     ("record.reap", 3, Flags::WRITE, Keys::ONE,
         "Removes an expired key.", "key time", "O(1) per key") =>
         |a| single(a, KeyOp::Reap { expire_at_ms: a.int(2)?.max(0) as u64 });
@@ -612,8 +680,10 @@ impl KeyOp {
                 whole.encode(key, out);
                 out
             }
-            Self::Put(record) => {
-                out.push("record.put").push(key).push(record.value.type_name());
+            Self::Leave(cause) => out.push("record.leave").push(key).push(cause.left()),
+            Self::Put(record, cause) => {
+                let (event, type_name) = (cause.came(), record.value.type_name());
+                out.push("record.put").push(key).push(event).push(type_name);
                 out.push_int(record.expire_at_ms().map_or(-1, |ms| ms as i64));
                 record.value.save(out);
                 out
@@ -651,14 +721,21 @@ impl ValueSource for ArgSource<'_> {
     }
 }
 
+/// Cause whose event is the second word behind the name of the operation.
+fn cause(args: &Args<'_>, event: fn(Cause) -> &'static str) -> Result<Cause, ErrorReply> {
+    let named = |cause: &Cause| args.get(2) == Some(event(*cause).as_bytes());
+    Cause::ALL.into_iter().find(named).ok_or_else(|| Corrupt.into())
+}
+
 fn parse_put(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    let name = args.get(2).unwrap_or_default();
-    let expire_at_ms = u64::try_from(args.int(3)?).ok();
-    let mut source = ArgSource { args: *args, next: 4 };
+    let cause = cause(args, Cause::came)?;
+    let name = args.get(3).unwrap_or_default();
+    let expire_at_ms = u64::try_from(args.int(4)?).ok();
+    let mut source = ArgSource { args: *args, next: 5 };
     let value = Value::load(name, &mut source)?;
     if source.remaining() > 0 {
         return Err(Corrupt.into());
     }
     let record = Record::new(value).expiring(expire_at_ms);
-    single(args, KeyOp::Put(Box::new(record)))
+    single(args, KeyOp::Put(Box::new(record), cause))
 }

@@ -13,7 +13,7 @@ pub mod foretold;
 
 #[cfg(test)]
 use crate::escrow::Outstanding;
-use crate::key::{ExpireIf, KeyOp, TtlForm, When};
+use crate::key::{Cause, ExpireIf, KeyOp, TtlForm, When};
 #[cfg(test)]
 use crate::record::amount;
 use crate::record::{
@@ -67,8 +67,11 @@ pub fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
     check_words(&ops);
     let states = reachable(&ops, depth, T::NAME);
     assert!(states.len() > 2, "the samples reach too few states");
-    let puts: Vec<Op> =
-        states.iter().flatten().map(|r| Op::Key(KeyOp::Put(Box::new(r.clone())))).collect();
+    let puts: Vec<Op> = states
+        .iter()
+        .flatten()
+        .map(|r| Op::Key(KeyOp::Put(Box::new(r.clone()), Cause::Copy)))
+        .collect();
     check_words(&puts);
     let mut acts = Vec::new();
     for op in ops {
@@ -185,6 +188,7 @@ fn key_ops() -> Vec<Op> {
     let at = |ms| KeyOp::Expire { at: When::At(ms), only: ExpireIf::Always };
     [
         KeyOp::Del,
+        KeyOp::Leave(Cause::Rename),
         KeyOp::Exists,
         KeyOp::Type,
         KeyOp::Ttl(TtlForm::AtMillis),

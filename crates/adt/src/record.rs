@@ -5,6 +5,8 @@
 //! the product changes: the gateway finds its commands in the table, the lock manager asks for its
 //! modes, the log and the snapshots write its words and parts.
 
+pub mod events;
+
 use crate::escrow::{Amount, Share};
 use crate::key::sort::Sortable;
 use crate::key::{self, KeyOp};
@@ -163,7 +165,7 @@ macro_rules! registry {
                 match self {
                     Self::Key(op) => {
                         use KeyOp::{Put, Reap, ReapParts, Whole};
-                        !matches!(op, Put(_) | Reap { .. } | ReapParts { .. } | Whole(_))
+                        !matches!(op, Put(..) | Reap { .. } | ReapParts { .. } | Whole(_))
                             && op.is_write()
                     }
                     $(Self::$variant(op) => <crate::kinds::$module::Value as DataType>::may_be_idle(op)),*
@@ -203,7 +205,7 @@ macro_rules! registry {
         pub(crate) fn follows_by_type(op: &Op) -> Option<(bool, bool)> {
             match op {
                 Op::Key(op) => Some((
-                    matches!(op, KeyOp::Del | KeyOp::Persist),
+                    matches!(op, KeyOp::Del | KeyOp::Leave(_) | KeyOp::Persist),
                     !matches!(op, KeyOp::Whole(_)),
                 )),
                 $(Op::$variant(op) => {

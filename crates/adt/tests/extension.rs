@@ -29,7 +29,7 @@ fn a_registered_type_is_beside_the_built_in_ones() {
     assert_eq!(run(&mut slot, "lpush k x"), Reply::Error(ErrorReply::wrong_type()));
 
     // A saved value reads back; one of a type that nothing knows does not.
-    let put = adt::Op::Key(adt::key::KeyOp::Put(Box::new(record)));
+    let put = adt::Op::Key(adt::key::KeyOp::Put(Box::new(record), adt::key::Cause::Copy));
     let mut words = ArgBuf::new();
     put.encode(b"k", &mut words);
     assert_eq!(decode(&words.args()).expect("a record").1, put);

@@ -78,6 +78,10 @@ pub struct ServeArgs {
     /// Maximum number of client connections.
     #[arg(long, value_name = "N")]
     maxclients: Option<usize>,
+    /// Keyspace events that subscribers are told, by Redis' letters, such as KEA or Ex [default:
+    /// none].
+    #[arg(long, value_name = "CLASSES")]
+    notify_keyspace_events: Option<String>,
     /// Serve /metrics, /health, /ready and /console (a web page) on this port.
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
@@ -152,6 +156,7 @@ impl ServeArgs {
             transaction_timeout: self.transaction_timeout,
             maxmemory: self.maxmemory,
             maxclients: self.maxclients,
+            notify_keyspace_events: self.notify_keyspace_events.clone(),
             metrics_port: self.metrics_port,
             synchrony: self.synchrony,
             synchrony_dir: self.synchrony_dir.clone(),

@@ -3,7 +3,10 @@
 //! A gateway numbers its requests with tokens of its own; a shard answers each request exactly once
 //! under that token. It sends [`Notice`]s without a request.
 
+mod following;
+
 pub use crate::concurrency::Concurrency;
+pub use following::{Following, KeyEvent};
 
 use crate::coordination::JointId;
 use crate::coordination::{Ask, CoordinationAnswer, SessionNotice, TreeSessionId, Zxid};
@@ -326,9 +329,10 @@ pub enum Body {
     },
     /// Question for the shard's counters. Answer: [`Answer::Stats`].
     Stats,
-    /// Follows the changes of all keys: [`Notice::Changed`] comes from now on, until the gateway has not sent
-    /// this for a while. Answer: [`Answer::Reply`] with the number of the feed and that of its last notice.
-    Follow,
+    /// Follows the changes of all keys: [`Notice::Changed`] and [`Notice::Happened`] come from now on, until
+    /// the gateway has not sent this for a while. Answer: [`Answer::Reply`] with the number of the feed and
+    /// that of its last notice.
+    Follow(Following),
     /// Hand the lead of the shard over to a machine. Answer: [`Answer::Reply`] with OK when that
     /// machine leads, or an error.
     Transfer {
@@ -448,7 +452,7 @@ impl Body {
             | Self::Remember(_)
             | Self::EndStream { .. }
             | Self::Stats
-            | Self::Follow
+            | Self::Follow(_)
             | Self::Coordinate(_) => None,
         }
     }
@@ -471,7 +475,7 @@ impl Body {
                 | Self::Count { .. }
                 | Self::RandomKey { .. }
                 | Self::Stats
-                | Self::Follow
+                | Self::Follow(_)
                 | Self::KeysInSlot { .. }
                 | Self::Waiting { .. }
                 | Self::Holders { .. }
@@ -762,6 +766,8 @@ pub enum Notice {
         /// The keys.
         keys: Arc<[Blob]>,
     },
+    /// Keyspace events, in the order of the log ([`Body::Follow`]).
+    Happened(Arc<[KeyEvent]>),
     /// A session of the coordination service over several shards is ending: inform all of them.
     Ending {
         /// Number of the session.

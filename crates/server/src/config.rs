@@ -14,6 +14,7 @@ use crate::net::secret::Secret;
 use crate::synchrony::Mode;
 use crate::synchrony::record::{Record, RecordTo};
 use adt::command::tags::TagRules;
+use adt::record::events::Classes;
 use cluster::{ClusterOptions, ClusterSettings};
 use engine::gateway::acl::Users;
 use engine::gateway::{Order, Patience, UserConfig};
@@ -216,6 +217,8 @@ pub struct Settings {
     pub leader_wait_ms: Option<u64>,
     /// Whether a client whose request met the loss of a leader is disconnected instead of answered.
     pub close_on_lost_leader: Option<bool>,
+    /// Keyspace events that subscribers are told, see [`Classes`].
+    pub notify_keyspace_events: Option<String>,
     /// Cluster that the server belongs to.
     pub cluster: ClusterSettings,
 }
@@ -289,6 +292,7 @@ impl Settings {
             log_level: self.log_level.or(below.log_level),
             leader_wait_ms: self.leader_wait_ms.or(below.leader_wait_ms),
             close_on_lost_leader: self.close_on_lost_leader.or(below.close_on_lost_leader),
+            notify_keyspace_events: self.notify_keyspace_events.or(below.notify_keyspace_events),
             cluster: self.cluster.over(below.cluster),
         }
     }
@@ -362,6 +366,8 @@ pub struct Options {
     pub leader_wait_ms: u64,
     /// Whether a client whose request met the loss of a leader is disconnected instead of answered.
     pub close_on_lost_leader: bool,
+    /// Keyspace events that subscribers are told.
+    pub notify_keyspace_events: Classes,
     /// Cluster that the server belongs to; none for a single machine.
     pub cluster: Option<ClusterOptions>,
     /// Returns the number of allocated bytes, if the program can tell better than the system.
@@ -425,6 +431,13 @@ impl Options {
                 "log_level must be error, warn, info, debug or trace, not '{log_level}'"
             )));
         }
+        let events = settings.notify_keyspace_events.unwrap_or_default();
+        let Some(notify_keyspace_events) = Classes::parse(&events) else {
+            return Err(ConfigError::new(format!(
+                "notify_keyspace_events has the letters {}, not '{events}'",
+                Classes::ALLOWED
+            )));
+        };
         let leader_wait_ms = settings.leader_wait_ms.unwrap_or(LEADER_WAIT_MS);
         if !LEADER_WAIT_MS_ALLOWED.contains(&leader_wait_ms) {
             let (from, to) = (LEADER_WAIT_MS_ALLOWED.start(), LEADER_WAIT_MS_ALLOWED.end());
@@ -477,6 +490,7 @@ impl Options {
             log_level,
             leader_wait_ms,
             close_on_lost_leader: settings.close_on_lost_leader.unwrap_or(false),
+            notify_keyspace_events,
             cluster,
             allocated_bytes: None,
             record: None,

@@ -169,7 +169,7 @@ pub struct Mailbox {
     state: Arc<InboxState>,
 }
 
-/// What senders and the receiver tell each other. Each writes its own flag before it reads the other's, so
+/// Flags by which senders and the receiver meet. Each side writes its own before it reads the other's, so
 /// that a message never lies in the inbox of a worker that sleeps and is not woken.
 #[derive(Debug, Default)]
 struct InboxState {

@@ -654,6 +654,7 @@ fn settings(
         ("maxmemory", options.memory_limit_bytes.to_string()),
         ("maxmemory_log", options.memory_log_bytes.to_string()),
         ("maxmemory-policy", "noeviction".to_owned()),
+        ("notify-keyspace-events", options.notify_keyspace_events.to_string()),
         ("placement", tags.map(TagRules::texts).unwrap_or_default().join(",")),
         ("port", address.port().to_string()),
         ("save", String::new()),

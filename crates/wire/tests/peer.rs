@@ -7,6 +7,7 @@ mod stream;
 
 use adt::command::condition::Expected;
 use adt::command::scan::ScanArgs;
+use adt::record::events::{Classes, Event};
 use adt::{Blob, Corrupt, ErrorReply, Reply};
 use engine::cluster::level::Level;
 use engine::coordination::JointId;
@@ -21,8 +22,8 @@ use engine::entry::Apply;
 use engine::ids::{MachineId, RequestId, ShardId, Token, TxnId};
 use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::message::{
-    Answer, Body, Condition, Early, Fence, Guard, Notice, Published, Refusal, Remembered, Request,
-    Response, RunReply,
+    Answer, Body, Condition, Early, Fence, Following, Guard, KeyEvent, Notice, Published, Refusal,
+    Remembered, Request, Response, RunReply,
 };
 use engine::node::Parcel;
 use engine::script::{ScriptInputs, ScriptOf, ScriptRun};
@@ -32,6 +33,7 @@ use parcels::{answered, asked, message, op, parcels, txn};
 use proptest::prelude::*;
 use raft::eraftpb::{EntryType, MessageType};
 use smallvec::smallvec;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use wire::peer::{Fault, Hello, Instead, PeerFormat, TooLong, decode_hello, encode_hello};
@@ -248,7 +250,22 @@ fn about_changes() -> Vec<Parcel> {
         let keys = keys.iter().map(|&key| Blob::from(key)).collect();
         answered(Answer::Notice(Notice::Changed { shard: ShardId(3), feed: 1 << 60, number, keys }))
     };
-    vec![asked(Body::Follow), changed(1, &["a", "key with spaces"]), changed(2, &[])]
+    let happened = |events: &[(&str, Classes, &'static str)]| {
+        let told = |(key, class, name): &(&str, Classes, &'static str)| KeyEvent {
+            key: Blob::from(*key),
+            event: Event { class: *class, name: Cow::Borrowed(*name) },
+        };
+        answered(Answer::Notice(Notice::Happened(events.iter().map(told).collect())))
+    };
+    let events = [("a", Classes::NEW, "new"), ("a", Classes::OTHER, "auction.bid")];
+    let follow = |keys, events| asked(Body::Follow(Following { keys, events }));
+    vec![
+        follow(true, Classes::NONE),
+        follow(false, Classes::EXPIRED.or(Classes::NEW)),
+        changed(1, &["a", "key with spaces"]),
+        changed(2, &[]),
+        happened(&events),
+    ]
 }
 
 /// Parcels about databases.

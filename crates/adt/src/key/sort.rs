@@ -4,7 +4,7 @@
 //! have been read, so a command with patterns reads in steps: the elements, what it sorts by, and what it
 //! returns. See the Redis documentation of `SORT` for semantics, replies and errors.
 
-use super::{KEY_BYTES_MAX, KeyOp};
+use super::{Cause, KEY_BYTES_MAX, KeyOp};
 use crate::command::database::{Naming, database_of};
 use crate::command::tags::TagRules;
 use crate::kinds::{hash, list, string};
@@ -525,7 +525,8 @@ fn stored(target: &Blob, items: Vec<Reply>) -> Plan {
     let op = if value.is_empty() {
         KeyOp::Del
     } else {
-        KeyOp::Put(Box::new(Record::new(AnyValue::List(value.into()))))
+        let record = Record::new(AnyValue::List(value.into()));
+        KeyOp::Put(Box::new(record), Cause::Sort)
     };
     Plan { writes: vec![(target.clone(), AnyOp::Key(op))], reply }
 }

@@ -80,17 +80,17 @@ fn only_the_expiry_that_was_due_is_reaped() {
 #[test]
 fn a_whole_record_is_put_with_its_expiry_or_refused() {
     let mut slot = None;
-    let put = ["record.put", "k", "set", "5000", "2", "a", "b"];
+    let put = ["record.put", "k", "sinterstore", "set", "5000", "2", "a", "b"];
     assert_eq!(run(&mut slot, &put), Ok(Reply::Ok));
     assert_eq!(slot.as_ref().and_then(Record::expire_at_ms), Some(5000));
     assert_eq!(run(&mut slot, &["scard", "k"]), Ok(Reply::Int(2)));
     for wrong in [
-        &["record.put", "k", "set", "-1", "3", "a", "b"][..],
-        &["record.put", "k", "set", "-1", "1", "a", "b"],
-        &["record.put", "k", "set", "-1", "2", "a", "a"],
-        &["record.put", "k", "set", "-1", "-1"],
-        &["record.put", "k", "unknown", "-1", "0"],
-        &["record.put", "k", "list", "-1", "999999999999"],
+        &["record.put", "k", "sinterstore", "set", "-1", "3", "a", "b"][..],
+        &["record.put", "k", "sinterstore", "set", "-1", "1", "a", "b"],
+        &["record.put", "k", "sinterstore", "set", "-1", "2", "a", "a"],
+        &["record.put", "k", "sinterstore", "set", "-1", "-1"],
+        &["record.put", "k", "sinterstore", "unknown", "-1", "0"],
+        &["record.put", "k", "sinterstore", "list", "-1", "999999999999"],
     ] {
         assert!(run(&mut slot, wrong).is_err(), "{wrong:?}");
     }

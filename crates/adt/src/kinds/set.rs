@@ -12,8 +12,8 @@ mod tests;
 use crate::collections::{self, Compact, Large};
 use crate::command::commands;
 use crate::command::scan::ScanArgs;
-use crate::key::KeyOp;
 use crate::key::sort::{ElementsOf, Sortable};
+use crate::key::{Cause, KeyOp};
 use crate::random;
 use crate::random::Random;
 use crate::{
@@ -417,6 +417,16 @@ enum Algebra {
     Diff,
 }
 
+impl Algebra {
+    fn cause(self) -> Cause {
+        match self {
+            Self::Inter => Cause::Inter,
+            Self::Union => Cause::Union,
+            Self::Diff => Cause::Diff,
+        }
+    }
+}
+
 /// The set that results from the members of the sources, or the first error among the replies.
 fn combine_sets(algebra: Algebra, replies: &[Reply]) -> Result<Vec<Blob>, ErrorReply> {
     let mut sources = Vec::with_capacity(replies.len());
@@ -488,7 +498,7 @@ fn parse_store(args: &Args<'_>, algebra: Algebra) -> Result<Command, ErrorReply>
             } else {
                 let members = members.into_iter().map(|member| (member, ()));
                 let value = Value { members: members.collect() };
-                KeyOp::Put(Box::new(Record::new(AnyValue::Set(value))))
+                KeyOp::Put(Box::new(Record::new(AnyValue::Set(value))), algebra.cause())
             };
             Plan { writes: vec![(target.clone(), AnyOp::Key(op))], reply }
         }

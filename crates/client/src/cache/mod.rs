@@ -340,7 +340,7 @@ fn reads(row: &[ClientReply]) -> Reads {
     };
     let has = |name: &str| flags.contains(&ClientReply::Status(name.into()));
     match (first, last) {
-        _ if !has("readonly") || has("movablekeys") => Reads::Nothing,
+        _ if !has("readonly") || has("movablekeys") || has("blocking") => Reads::Nothing,
         (ClientReply::Int(1), ClientReply::Int(1)) => Reads::OneKey,
         (ClientReply::Int(1), _) => Reads::AllWords,
         _ => Reads::Nothing,

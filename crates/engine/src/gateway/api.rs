@@ -239,8 +239,8 @@ pub enum Output {
         reply: Reply,
         /// RESP version, 2 or 3.
         protocol: u8,
-        /// Whether the next reply comes soon, or this one only acknowledges a command of a transaction: if the
-        /// client has sent more commands already, it may be sent with the next reply.
+        /// Whether the next reply comes soon, or this one only acknowledges a command of a transaction:
+        /// if the client has sent more commands already, it may be sent with the next reply.
         lingers: bool,
     },
     /// Send a message to a client of the coordination service.

@@ -106,6 +106,7 @@ impl Gateway {
         self.parts.core.stop_monitoring(id);
         let Parts { core, sessions, tracking, .. } = &mut self.parts;
         tracking.end(core, sessions, id);
+        tracking.heard(core, self.pubsub.hears_keys());
         self.parts.sessions.close(&mut self.parts.core, id);
         self.parts.core.mail.stats.subscribers = self.pubsub.subscribers() as u64;
         self.settle();
@@ -115,6 +116,7 @@ impl Gateway {
     pub fn configure(&mut self, name: &str, value: &str) {
         self.parts.core.slow.configure(name, value);
         self.parts.core.denials.configure(name, value);
+        self.parts.tracking.configure(&mut self.parts.core, name, value);
         self.parts.core.config.settings.insert(name.to_owned(), value.to_owned());
     }
 

@@ -65,9 +65,11 @@ impl Parts {
         };
         let mut denials = Denials::new(config.id.worker, config.gateways);
         let mut slow = Slow::new(config.id.worker, config.gateways);
+        let mut tracking = Tracking::default();
         for (name, value) in &config.settings {
             slow.configure(name, value);
             denials.configure(name, value);
+            tracking.keyspace.configure(name, value);
         }
         let core = Core {
             slow,
@@ -99,7 +101,7 @@ impl Parts {
             turns: Turns::default(),
             blocked: BlockedCommands::default(),
             near_locks: NearLocks::default(),
-            tracking: Tracking::default(),
+            tracking,
             coordination: CoordinationFront::default(),
             backups: Backups::default(),
             gathers: Gathers::default(),

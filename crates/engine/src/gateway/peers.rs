@@ -3,7 +3,7 @@
 
 use super::Gateway;
 use super::admin::inquiry::Inquiry;
-use super::api::{Broadcast, Knowledge, Output, PeerMessage, Question};
+use super::api::{Broadcast, Knowledge, Output, PeerMessage, Published, Question};
 use super::clients::connection;
 use super::clients::pubsub::Kind;
 use super::parts::Parts;
@@ -39,16 +39,7 @@ impl Gateway {
     /// Does this gateway's part of a broadcast. Returns how many subscribers have received a message.
     fn carry_out(&mut self, broadcast: &Broadcast) -> usize {
         match broadcast {
-            Broadcast::Publish(published) => {
-                let messages = self.pubsub.publish(published);
-                let count = messages.len();
-                for (id, message) in messages {
-                    if let Some(session) = self.parts.sessions.get(id.0) {
-                        self.parts.core.push(id, session.protocol, message);
-                    }
-                }
-                count
-            }
+            Broadcast::Publish(published) => self.deliver(published),
             Broadcast::ForgetScripts => {
                 self.parts.core.scripts.forget_all();
                 0
@@ -66,6 +57,18 @@ impl Gateway {
                 0
             }
         }
+    }
+
+    /// Sends a message to the subscribers here. Returns their number.
+    pub(super) fn deliver(&mut self, published: &Published) -> usize {
+        let messages = self.pubsub.publish(published);
+        let count = messages.len();
+        for (id, message) in messages {
+            if let Some(session) = self.parts.sessions.get(id.0) {
+                self.parts.core.push(id, session.protocol, message);
+            }
+        }
+        count
     }
 
     /// Answers a question for this gateway.

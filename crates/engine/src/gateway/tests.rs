@@ -12,6 +12,7 @@ mod near;
 mod pipelines;
 mod sections;
 mod spread;
+mod tracking;
 mod unled;
 mod unread;
 

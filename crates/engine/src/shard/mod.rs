@@ -300,8 +300,8 @@ impl Desk {
                 let stats = Box::new(self.stats(now.mono_us));
                 self.core.answer(request.gateway, request.token, Answer::Stats(stats));
             }
-            Body::Follow => {
-                self.waits.followers.follow(&mut self.core, now, &request);
+            Body::Follow(wants) => {
+                self.waits.followers.follow(&mut self.core, now, &request, wants);
                 self.waits.report_changes(&mut self.core);
             }
             Body::Scan { .. }

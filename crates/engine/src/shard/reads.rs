@@ -278,7 +278,7 @@ impl ShardCore {
             | Body::Holders { .. }
             | Body::Waits { .. }
             | Body::Stats
-            | Body::Follow
+            | Body::Follow(_)
             | Body::Lock { .. }
             | Body::Prepare { .. }
             | Body::Decide { .. }

@@ -73,6 +73,7 @@ fn the_file_to_start_from_names_every_setting() {
         log_level,
         leader_wait_ms,
         close_on_lost_leader,
+        notify_keyspace_events,
         cluster,
     } = file(&everything_in_the_file_to_start_from()).unwrap();
     assert!(dir.is_some() && bind.is_some() && port.is_some() && shards.is_some());
@@ -93,6 +94,7 @@ fn the_file_to_start_from_names_every_setting() {
     assert!(metrics_port.is_some() && synchrony.is_some() && snapshot_log_bytes.is_some());
     assert!(synchrony_dir.is_some() && synchrony_keep_days.is_some());
     assert!(log_level.is_some() && leader_wait_ms.is_some() && close_on_lost_leader.is_some());
+    assert!(notify_keyspace_events.is_some());
     let TlsSettings { port: _, zookeeper_port, cert: _, key: _, client_ca } = tls.unwrap();
     assert!(zookeeper_port.is_some() && client_ca.is_some());
     let ClusterSettings { name, node, nodes, bind, announce, join, tls } = cluster;
@@ -228,6 +230,7 @@ fn numbers_out_of_range_are_refused() {
         Settings { order: Some("any".to_owned()), ..Settings::default() },
         Settings { maxclients: Some(CONNECTIONS_MAX + 1), ..Settings::default() },
         Settings { log_level: Some("loud".to_owned()), ..Settings::default() },
+        Settings { notify_keyspace_events: Some("KEq".to_owned()), ..Settings::default() },
         Settings { snapshot_log_bytes: Some(Bytes(1)), ..Settings::default() },
     ] {
         assert!(Options::resolve(settings).is_err());

@@ -1,5 +1,6 @@
 //! Redis' settings that `CONFIG SET` accepts or refuses, besides those in the configuration file.
 
+use adt::record::events::Classes;
 use engine::limits::{ACL_LOG_ENTRIES_MAX, SLOWLOG_COMMANDS_MAX};
 
 /// Setting of Redis.
@@ -21,6 +22,8 @@ pub enum Accepts {
     Switch,
     /// Sizes in bytes.
     Bytes,
+    /// Letters of classes of keyspace events.
+    Events,
     /// The value at the start only, for this reason.
     Same(&'static str),
 }
@@ -47,6 +50,7 @@ const fn same(name: &'static str, value: &'static str, why: &'static str) -> Kno
 pub const FOLLOWED: &[Known] = &[
     number("acllog-max-len", "128", 0, ACL_LOG_ENTRIES_MAX as i64),
     number("latency-monitor-threshold", "0", 0, LARGE),
+    row("notify-keyspace-events", "", Accepts::Events),
     number("slowlog-log-slower-than", "10000", -1, LARGE),
     number("slowlog-max-len", "128", 0, SLOWLOG_COMMANDS_MAX as i64),
 ];
@@ -95,7 +99,6 @@ pub const FIXED: &[Known] = &[
     same("latency-tracking", "yes", "durations of commands are always counted"),
     same("maxmemory-policy", "noeviction", "nothing is evicted"),
     same("min-replicas-to-write", "0", REPLICATION),
-    same("notify-keyspace-events", "", "changes of keys are not published"),
     same("requirepass", "", USERS),
     same("save", "", "a snapshot is written when the log is long enough for one"),
     same("timeout", "0", "idle connections are not closed"),
@@ -134,6 +137,10 @@ pub fn check(name: &str, value: &str) -> Result<String, String> {
             let no_size = |_: String| "argument must be a memory value".to_owned();
             let bytes: crate::config::Bytes = value.parse().map_err(no_size)?;
             bytes.0.to_string()
+        }
+        Accepts::Events => {
+            let wrong = || format!("Invalid event class character. Use '{}'.", Classes::ALLOWED);
+            Classes::parse(value).ok_or_else(wrong)?.to_string()
         }
         Accepts::Same(_) if value.eq_ignore_ascii_case(known.value) => known.value.to_owned(),
         Accepts::Same(why) => return Err(why.to_owned()),
@@ -174,6 +181,7 @@ mod tests {
             ("activerehashing", "maybe", "'yes' or 'no'"),
             ("hll-sparse-max-bytes", "many", "memory value"),
             ("timeout", "5", "idle"),
+            ("notify-keyspace-events", "KEq", "Ag$lshzxeKEtmdn"),
             ("requirepass", "geheim", "configuration file"),
             ("port", "1", "immutable"),
         ] {

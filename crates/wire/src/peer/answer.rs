@@ -11,9 +11,11 @@ use crate::entry::{
     read_shards, read_txn,
 };
 use crate::saved::{put_replies, put_reply, read_replies, read_reply};
+use adt::record::events::{Classes, Event};
 use adt::{Corrupt, Reply, Timestamp};
 use engine::ids::ShardId;
-use engine::message::{Answer, Fate, Notice, Refusal, RunReply};
+use engine::message::{Answer, Fate, KeyEvent, Notice, Refusal, RunReply};
+use std::borrow::Cow;
 
 const REPLY: u8 = 1;
 const REPLIES: u8 = 2;
@@ -73,6 +75,7 @@ const ENDING: u8 = 7;
 const UNDECIDED: u8 = 8;
 const WANTED: u8 = 9;
 const CHANGED: u8 = 10;
+const HAPPENED: u8 = 11;
 
 fn kind(answer: &Answer) -> u8 {
     match answer {
@@ -322,6 +325,15 @@ fn put_notice(notice: &Notice, out: &mut Vec<u8>) {
             put_count(keys.len(), out);
             keys.iter().for_each(|key| put_word(key, out));
         }
+        Notice::Happened(events) => {
+            out.push(HAPPENED);
+            put_count(events.len(), out);
+            for KeyEvent { key, event } in events.iter() {
+                put_word(key, out);
+                put_u16(event.class.bits(), out);
+                put_word(event.name.as_bytes(), out);
+            }
+        }
         Notice::Session { shard, session, notice } => {
             out.push(SESSION);
             put_u16(shard.0, out);
@@ -342,6 +354,17 @@ fn put_notice(notice: &Notice, out: &mut Vec<u8>) {
             put_shards(shards, out);
         }
     }
+}
+
+/// Fewest bytes of a keyspace event: two words and the class.
+const KEY_EVENT_BYTES_MIN: usize = 10;
+
+fn read_key_event(reader: &mut Reader<'_>) -> Result<KeyEvent, Corrupt> {
+    let (key, class) = (reader.word()?.into(), reader.u16()?);
+    let class = Classes::from_bits(class).ok_or(Corrupt)?;
+    let name = std::str::from_utf8(reader.word()?).map_err(|_| Corrupt)?;
+    let name = Cow::Owned(name.to_owned());
+    Ok(KeyEvent { key, event: Event { class, name } })
 }
 
 fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, Corrupt> {
@@ -365,6 +388,10 @@ fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, Corrupt> {
             let (shard, feed, number) = (ShardId(reader.u16()?), reader.u64()?, reader.u64()?);
             let keys = (0..reader.count(4)?).map(|_| Ok(reader.word()?.into()));
             Notice::Changed { shard, feed, number, keys: keys.collect::<Result<_, Corrupt>>()? }
+        }
+        HAPPENED => {
+            let events = (0..reader.count(KEY_EVENT_BYTES_MIN)?).map(|_| read_key_event(reader));
+            Notice::Happened(events.collect::<Result<_, Corrupt>>()?)
         }
         SESSION => {
             let (shard, session) = (ShardId(reader.u16()?), get_session(reader)?);

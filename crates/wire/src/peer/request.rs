@@ -11,10 +11,11 @@ use crate::entry::{
 use crate::stream::{put_group, put_homes, put_stream, read_group, read_homes, read_stream};
 use adt::command::database::DATABASES;
 use adt::command::scan::ScanArgs;
+use adt::record::events::Classes;
 use adt::{Blob, Corrupt, Op, Timestamp};
 use engine::ids::{KeyedOp, MachineId};
 use engine::limits::{DEADLOCK_NAMES_MAX, SCRIPTS_TOGETHER_MAX};
-use engine::message::{Body, CutStep, Early};
+use engine::message::{Body, CutStep, Early, Following};
 use engine::script::{ScriptInputs, ScriptOf, ScriptRun};
 use std::sync::Arc;
 
@@ -89,7 +90,7 @@ fn kind(body: &Body) -> u8 {
         Body::Resolve(_) => RESOLVE,
         Body::Remember(_) => REMEMBER,
         Body::Stats => STATS,
-        Body::Follow => FOLLOW,
+        Body::Follow(_) => FOLLOW,
         Body::KeysInSlot { .. } => KEYS_IN_SLOT,
         Body::Transfer { .. } => TRANSFER,
         Body::Cut { .. } => CUT,
@@ -191,11 +192,14 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
             put_u64(*count as u64, out);
         }
         Body::Flush { database } => out.extend(*database),
+        Body::Follow(Following { keys, events }) => {
+            out.push(u8::from(*keys));
+            put_u16(events.bits(), out);
+        }
         Body::Unblock
         | Body::EndTurn
         | Body::Count { .. }
         | Body::RandomKey { .. }
-        | Body::Follow
         | Body::Stats => {}
     }
 }
@@ -321,7 +325,11 @@ fn read_body_of_keys(kind: u8, database: u8, reader: &mut Reader<'_>) -> Result<
         RESOLVE => Body::Resolve(read_request(reader)?),
         REMEMBER => Body::Remember(Box::new(read_remembered(reader)?)),
         STATS => Body::Stats,
-        FOLLOW => Body::Follow,
+        FOLLOW => {
+            let (keys, events) = (reader.flag()?, reader.u16()?);
+            let events = Classes::from_bits(events).ok_or(Corrupt)?;
+            Body::Follow(Following { keys, events })
+        }
         CUT => Body::Cut { cut: reader.u64()?, step: read_step(reader)? },
         TRANSFER => Body::Transfer { to: MachineId(reader.u16()?) },
         KEYS_IN_SLOT => {

@@ -40,6 +40,18 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op(Arc<Call>);
 
+impl Op {
+    /// Name of the operation as a command; that of its type if it is a step of a program.
+    pub(crate) fn called(&self) -> String {
+        let (type_name, name) = (self.0.definition.name(), &self.0.spec().name);
+        if name.is_empty() {
+            type_name.to_lowercase()
+        } else {
+            format!("{type_name}.{name}").to_lowercase()
+        }
+    }
+}
+
 /// The state: parts by a definition. A new value has none yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Value {

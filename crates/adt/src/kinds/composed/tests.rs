@@ -352,7 +352,7 @@ fn check_saved(record: Option<&Record>) {
     let Some(record) = record else { return };
     let mut record = record.clone();
     record.modified = Timestamp::ZERO;
-    let put = AnyOp::Key(crate::key::KeyOp::Put(Box::new(record.clone())));
+    let put = AnyOp::Key(crate::key::KeyOp::Put(Box::new(record.clone()), crate::key::Cause::Copy));
     let mut words = ArgBuf::new();
     put.encode(b"k", &mut words);
     let (_, read) = decode(&words.args()).expect("a record");

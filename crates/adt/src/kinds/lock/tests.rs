@@ -344,9 +344,9 @@ fn a_lead_ends_with_its_lease_and_a_lock_has_no_leader() {
 
 /// A lock from the parts that a snapshot has of it.
 fn saved(parts: &str) -> Result<Record, crate::ErrorReply> {
-    let words = format!("record.put k lock -1 {parts}");
+    let words = format!("record.put k copy_to lock -1 {parts}");
     match decode(&ArgBuf::of(words.split(' ')).args())?.1 {
-        AnyOp::Key(crate::key::KeyOp::Put(record)) => Ok(*record),
+        AnyOp::Key(crate::key::KeyOp::Put(record, _)) => Ok(*record),
         other => panic!("{other:?}"),
     }
 }
@@ -355,7 +355,8 @@ fn saved(parts: &str) -> Result<Record, crate::ErrorReply> {
 fn a_lock_that_was_saved_before_there_were_elections_reads_back() {
     let old = "1 7 2000 500 0 ann";
     let mut words = ArgBuf::new();
-    AnyOp::Key(crate::key::KeyOp::Put(Box::new(saved(old).unwrap()))).encode(b"k", &mut words);
+    AnyOp::Key(crate::key::KeyOp::Put(Box::new(saved(old).unwrap()), crate::key::Cause::Copy))
+        .encode(b"k", &mut words);
     let words: Vec<_> = words.args().iter_from(0).map(String::from_utf8_lossy).collect();
     assert!(words.join(" ").ends_with(&format!(" {old}")), "{words:?}, and is saved as it was");
     let mut story = Story { slot: saved(&format!("{old} 1 7 9 here")).ok(), ..Story::default() };

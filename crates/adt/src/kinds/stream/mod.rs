@@ -124,6 +124,16 @@ fn no_group(name: &Blob) -> Reply {
 }
 
 impl Value {
+    /// Number of entries.
+    pub(crate) fn entry_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Number of consumers of a group.
+    pub(crate) fn consumer_count(&self, group: &Blob) -> usize {
+        self.groups.get(group).map_or(0, |group| group.consumers().len())
+    }
+
     /// Identifier of an entry added with `*`, if there is one left.
     fn auto_id(&self, ctx: &Ctx) -> Option<Id> {
         let (first, last) = (Id::of(ctx.ts), Id::last_of(ctx.ts));

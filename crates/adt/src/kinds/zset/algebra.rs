@@ -2,7 +2,7 @@
 //! taking from the first of several keys.
 
 use crate::command::database::shown;
-use crate::key::KeyOp;
+use crate::key::{Cause, KeyOp};
 use crate::kinds::zset::{Op, Presence, Select, Value, positive_zero};
 use crate::{
     Args, Blob, Command, Compound, Ctx, DataType, ErrorReply, Merge, Op as AnyOp, Plan, Record,
@@ -204,12 +204,12 @@ pub(in crate::kinds::zset) fn parse_intercard(args: &Args<'_>) -> Result<Command
 }
 
 /// Replaces the record under `target` by `value`; answers its size.
-fn store(target: &Blob, value: Value) -> Plan {
+fn store(target: &Blob, value: Value, cause: Cause) -> Plan {
     let reply = Reply::Int(value.scores.len() as i64);
     let op = if value.is_empty() {
         KeyOp::Del
     } else {
-        KeyOp::Put(Box::new(Record::new(AnyValue::ZSet(value.into()))))
+        KeyOp::Put(Box::new(Record::new(AnyValue::ZSet(value.into()))), cause)
     };
     Plan { writes: vec![(target.clone(), AnyOp::Key(op))], reply }
 }
@@ -224,9 +224,14 @@ pub(in crate::kinds::zset) fn parse_store(
     algebra: Algebra,
 ) -> Result<Command, ErrorReply> {
     let target = args.blob(1)?;
+    let cause = match algebra {
+        Algebra::Inter => Cause::RankedInter,
+        Algebra::Union => Cause::RankedUnion,
+        Algebra::Diff => Cause::RankedDiff,
+    };
     let Parsed { sources, recipe, .. } = parse(args, 2, algebra)?;
     let plan = move |replies: &[Reply]| match recipe.combine(replies) {
-        Ok(value) => store(&target, value),
+        Ok(value) => store(&target, value, cause),
         Err(error) => refused(error),
     };
     Ok(Command::Compound(Compound::new(sources, plan)))
@@ -238,9 +243,11 @@ pub(in crate::kinds::zset) fn parse_range_store(args: &Args<'_>) -> Result<Comma
     let select = Select::parse(args, 3, None, true)?;
     let reads = vec![(args.blob(2)?, AnyOp::ZSet(Op::Select(Box::new(select))))];
     let plan = move |replies: &[Reply]| match replies.first() {
-        Some(Reply::Scored(found)) => store(&target, Value::of(found.iter().cloned())),
+        Some(Reply::Scored(found)) => {
+            store(&target, Value::of(found.iter().cloned()), Cause::RankedRange)
+        }
         Some(Reply::Error(error)) => refused(error.clone()),
-        _ => store(&target, Value::default()),
+        _ => store(&target, Value::default(), Cause::RankedRange),
     };
     Ok(Command::Compound(Compound::new(reads, plan)))
 }
@@ -284,9 +291,9 @@ pub(in crate::kinds::zset) fn parse_mpop(args: &Args<'_>) -> Result<Command, Err
             match reply {
                 Reply::Error(error) => return refused(error.clone()),
                 Reply::Scored(found) if !found.is_empty() => {
-                    let members = found.iter().map(|(member, _)| member.clone()).collect();
+                    let take = Op::Take { high, count: found.len() as u64 };
                     return Plan {
-                        writes: vec![(key.clone(), AnyOp::ZSet(Op::Remove(members)))],
+                        writes: vec![(key.clone(), AnyOp::ZSet(take))],
                         reply: key_and_pairs(key, found),
                     };
                 }

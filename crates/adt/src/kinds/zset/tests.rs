@@ -297,13 +297,13 @@ fn a_saved_value_keeps_order_and_refuses_nan() {
     crate::Record::new(AnyValue::ZSet(value.clone().into())).value.save(&mut parts);
     let words: Vec<Vec<u8>> = parts.args().iter_from(0).map(<[u8]>::to_vec).collect();
     let put = |words: &[Vec<u8>]| {
-        let mut all = ArgBuf::of(["record.put", "k", "zset", "-1"]);
+        let mut all = ArgBuf::of(["record.put", "k", "copy_to", "zset", "-1"]);
         for word in words {
             all.push(word);
         }
         decode(&all.args()).map(|(_, op)| op)
     };
-    let Ok(AnyOp::Key(crate::key::KeyOp::Put(record))) = put(&words) else { panic!("a record") };
+    let Ok(AnyOp::Key(crate::key::KeyOp::Put(record, _))) = put(&words) else { panic!("a record") };
     let AnyValue::ZSet(read) = record.value else { panic!("a sorted set") };
     assert_eq!(*read, value);
     assert_eq!(read.order.walk(0, false).map(|e| e.0).collect::<Vec<_>>(), [0.0, 1.0, 2.0]);

@@ -1,6 +1,7 @@
 //! Commands that no data type owns: from the name to the part that carries it out, and the short ones.
 
 use super::effect::{CommandEffect, Handled, View};
+use super::publish::asks_for_keys;
 use super::session::Session;
 use super::{connection, publish, session_commands};
 use crate::gateway::acl::Users;
@@ -87,8 +88,14 @@ impl Gateway {
             }
             "publish" | "spublish" => self.parts.publish(id, args, place),
             _ if session_commands::subscribes(spec) => {
-                let (core, sessions) = (&mut self.parts.core, &mut self.parts.sessions);
-                self.pubsub.command(core, sessions, id, (spec.name, args))
+                let Parts { core, sessions, tracking, .. } = &mut self.parts;
+                let asks = sessions.is_idle(id) && asks_for_keys(spec.name, args);
+                if asks && !sessions.is_given() && tracking.waits_to_hear(core, sessions, id) {
+                    return Handled::Hold;
+                }
+                let handled = self.pubsub.command(core, sessions, id, (spec.name, args));
+                tracking.heard(core, self.pubsub.hears_keys());
+                handled
             }
             "hello" | "auth" => self.users.authenticate(&mut self.parts, id, args),
             "monitor" => self.parts.monitor(id),
@@ -104,6 +111,7 @@ impl Gateway {
                 self.parts.core.stop_monitoring(id);
                 let Parts { core, sessions, tracking, .. } = &mut self.parts;
                 tracking.end(core, sessions, id);
+                tracking.heard(core, self.pubsub.hears_keys());
                 let user = self.users.first(&self.parts.core.config);
                 let Some(session) = self.parts.sessions.get_mut(id.0) else {
                     return Handled::Later;

@@ -83,6 +83,12 @@ impl PubSub {
     }
 }
 
+/// Whether a command of the family of `SUBSCRIBE` asks for keyspace events.
+pub(super) fn asks_for_keys(name: &str, args: &Args<'_>) -> bool {
+    let kind = Kind::of_command(name);
+    !name.ends_with("unsubscribe") && args.iter_from(1).any(|name| kind.may_hear_keys(name))
+}
+
 /// `PUBSUB CHANNELS | NUMSUB | NUMPAT | SHARDCHANNELS | SHARDNUMSUB`.
 pub(in crate::gateway) fn command(args: &Args<'_>) -> CommandEffect {
     let sharded = args.is(1, "SHARDCHANNELS") || args.is(1, "SHARDNUMSUB");

@@ -6,6 +6,7 @@
 
 use super::session::Session;
 use crate::gateway::api::{GatewayStats, Published, SessionId};
+use crate::gateway::tracking::may_hear;
 use crate::limits::SUBSCRIPTIONS_MAX;
 use adt::command::glob;
 use adt::{Blob, ErrorReply, Reply};
@@ -30,6 +31,11 @@ impl Kind {
             [b's', b's', ..] | b"sunsubscribe" => Self::Sharded,
             _ => Self::Channel,
         }
+    }
+
+    /// Whether a name of the kind may tell keyspace events.
+    pub(super) fn may_hear_keys(self, name: &[u8]) -> bool {
+        self != Self::Sharded && may_hear(self == Self::Pattern, name)
     }
 
     /// First words of the confirmation of a subscription, and of that of its end.
@@ -89,9 +95,16 @@ pub struct PubSub {
     /// By kind.
     listeners: [Listeners; 3],
     sessions: BTreeMap<SessionId, Subscriptions>,
+    /// Number of channels and patterns that may tell keyspace events.
+    of_keys: usize,
 }
 
 impl PubSub {
+    /// Whether a session listens to keyspace events.
+    pub fn hears_keys(&self) -> bool {
+        self.of_keys > 0
+    }
+
     /// Subscribes a session; one confirmation per name. Beyond [`SUBSCRIPTIONS_MAX`] nothing is
     /// subscribed.
     pub fn subscribe(
@@ -113,7 +126,9 @@ impl PubSub {
         let mut replies = Vec::with_capacity(names.len());
         for name in names {
             if own.names(kind).insert(name.clone()) {
-                self.listeners[kind as usize].entry(name.clone()).or_default().insert(session);
+                let listeners = self.listeners[kind as usize].entry(name.clone()).or_default();
+                self.of_keys += usize::from(listeners.is_empty() && kind.may_hear_keys(name));
+                listeners.insert(session);
             }
             replies.push(confirmation(word, Reply::Bulk(name.clone()), own.confirmed(kind)));
         }
@@ -161,6 +176,7 @@ impl PubSub {
             sessions.remove(&session);
             if sessions.is_empty() {
                 listeners.remove(name);
+                self.of_keys -= usize::from(kind.may_hear_keys(name));
             }
         }
     }

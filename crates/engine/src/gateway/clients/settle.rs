@@ -27,6 +27,9 @@ impl Gateway {
                 let Parts { core, sessions, tracking, .. } = &mut self.parts;
                 tracking.transaction_ended(core, sessions, id);
             }
+            while let Some(messages) = self.parts.tracking.keyspace.next_messages() {
+                messages.iter().for_each(|published| _ = self.deliver(published));
+            }
             while let Some((target, inquiry)) = self.parts.tracking.next_inquiry() {
                 self.parts.gather(target, inquiry);
             }

@@ -259,7 +259,7 @@ fn destination(core: &Core, here: ShardId, body: &Body) -> Destination {
         | Body::RandomKey { .. }
         | Body::EndStream { .. }
         | Body::Stats
-        | Body::Follow
+        | Body::Follow(_)
         | Body::Remember(_)
         | Body::Transfer { .. }
         | Body::Coordinate(_)

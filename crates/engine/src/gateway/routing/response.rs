@@ -279,6 +279,7 @@ impl Parts {
                 let (core, sessions) = (&mut self.core, &mut self.sessions);
                 self.tracking.keys_changed(core, sessions, (shard, feed, number), &keys);
             }
+            Notice::Happened(events) => self.tracking.keyspace.happened(events),
             Notice::Ready { key } => {
                 if let Some(Pending::Wait { job }) = self.core.mail.pending.get(token) {
                     let job = *job;

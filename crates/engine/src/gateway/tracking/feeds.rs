@@ -4,7 +4,7 @@ use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::ids::ShardId;
 use crate::limits::SILENT_US_MAX;
-use crate::message::{Answer, Body};
+use crate::message::{Answer, Body, Following};
 use adt::Reply;
 
 /// Changes of one shard.
@@ -16,35 +16,69 @@ struct Feed {
     heard: u64,
     /// When the last answered request was sent: all changes before are known. Monotonic, in microseconds.
     known_us: u64,
-    /// When the request was sent that has no answer yet.
-    asked_us: Option<u64>,
+    /// When the request was sent that has no answer yet, and what it asked for.
+    asked: Option<(u64, Following)>,
+    /// Content of the last request that the shard has answered.
+    tells: Following,
 }
 
 /// Changes of all shards.
 #[derive(Clone, Debug, Default)]
-pub struct Feeds(Vec<Feed>);
+pub struct Feeds {
+    all: Vec<Feed>,
+    /// Changes and events that the gateway is to be told of.
+    wants: Following,
+}
 
 impl Feeds {
-    /// Asks the shards that have answered.
-    pub fn ask(&mut self, core: &mut Core) {
-        self.0.resize_with(usize::from(core.mail.routes.shards()), Feed::default);
-        for (shard, feed) in self.0.iter_mut().enumerate() {
-            if feed.asked_us.is_none() {
-                feed.asked_us = Some(core.now.mono_us);
-                let shard = ShardId(shard as u16);
-                core.mail.ask(shard, Pending::Follow { shard }, Body::Follow);
-            }
+    /// Changes and events that the gateway is to be told of.
+    pub fn wants(&self) -> Following {
+        self.wants
+    }
+
+    /// Asks the shards that have answered, from now on for this.
+    pub fn ask(&mut self, core: &mut Core, wants: Following) {
+        self.wants = wants;
+        self.all.resize_with(usize::from(core.mail.routes.shards()), Feed::default);
+        for shard in 0..self.all.len() {
+            self.ask_one(core, ShardId(shard as u16));
         }
     }
 
-    /// Takes the answer of a shard. Whether changes may have been missed.
+    /// Asks a shard, unless it has not answered.
+    fn ask_one(&mut self, core: &mut Core, shard: ShardId) {
+        let wants = self.wants;
+        if let Some(feed) = self.all.get_mut(usize::from(shard.0)).filter(|f| f.asked.is_none()) {
+            feed.asked = Some((core.now.mono_us, wants));
+            core.mail.ask(shard, Pending::Follow { shard }, Body::Follow(wants));
+        }
+    }
+
+    /// Asks a shard again that has answered a question for something else.
+    pub fn ask_anew(&mut self, core: &mut Core, shard: ShardId, asked: Following) {
+        if self.wants != asked {
+            self.ask_one(core, shard);
+        }
+    }
+
+    /// Content of the request that a shard has not answered.
+    pub fn asked(&self, shard: ShardId) -> Option<Following> {
+        let feed = self.all.get(usize::from(shard.0))?;
+        feed.asked.map(|(_, wants)| wants)
+    }
+
+    /// Takes the answer of a shard. Whether changes of keys may have been missed.
     pub fn answered(&mut self, shard: ShardId, answer: &Answer) -> bool {
-        let Some(feed) = self.0.get_mut(usize::from(shard.0)) else { return false };
-        let Some(asked_us) = feed.asked_us.take() else { return false };
+        let Some(feed) = self.all.get_mut(usize::from(shard.0)) else { return false };
+        let Some((asked_us, wants)) = feed.asked.take() else { return false };
         let Answer::Reply(Reply::Array(numbers)) = answer else { return false };
         let [Reply::Int(number), Reply::Int(told)] = numbers[..] else { return false };
         let (number, told) = (number as u64, told as u64);
-        feed.known_us = asked_us;
+        (feed.known_us, feed.tells) = (asked_us, wants);
+        if !wants.keys {
+            feed.number = None;
+            return false;
+        }
         let goes_on = feed.number == Some(number) && feed.heard >= told;
         if !goes_on {
             (feed.number, feed.heard) = (Some(number), told);
@@ -54,7 +88,7 @@ impl Feeds {
 
     /// Takes the numbers of a notice. Whether changes before it may have been missed.
     pub fn heard(&mut self, shard: ShardId, feed: u64, number: u64) -> bool {
-        let Some(own) = self.0.get_mut(usize::from(shard.0)) else { return false };
+        let Some(own) = self.all.get_mut(usize::from(shard.0)) else { return false };
         if own.number != Some(feed) {
             // Of an earlier leader, or behind a gap that is known.
             return false;
@@ -64,15 +98,18 @@ impl Feeds {
         gap
     }
 
-    /// Whether all shards are followed without a gap.
+    /// Whether all shards are followed, the changes of keys without a gap.
     pub fn are_live(&self) -> bool {
-        !self.0.is_empty() && self.0.iter().all(|feed| feed.number.is_some())
+        let Following { keys, events } = self.wants;
+        let is_live =
+            |feed: &Feed| (!keys || feed.number.is_some()) && feed.tells.events.has(events);
+        !self.all.is_empty() && self.all.iter().all(is_live)
     }
 
     /// Ends the feeds of shards that have been silent for long. Whether there is one.
     pub fn end_silent(&mut self, now_us: u64) -> bool {
         let mut any = false;
-        for feed in &mut self.0 {
+        for feed in &mut self.all {
             if feed.number.is_some() && now_us.saturating_sub(feed.known_us) > SILENT_US_MAX {
                 feed.number = None;
                 any = true;
@@ -83,7 +120,7 @@ impl Feeds {
 
     /// Ends all feeds: nothing depends on them.
     pub fn end_all(&mut self) {
-        self.0.iter_mut().for_each(|feed| feed.number = None);
+        self.all.iter_mut().for_each(|feed| feed.number = None);
     }
 }
 
@@ -97,8 +134,9 @@ mod tests {
 
     /// Feeds of one shard that was asked at this time.
     fn asked(feeds: &mut Feeds, at_us: u64) -> &mut Feeds {
-        feeds.0.resize_with(1, Feed::default);
-        feeds.0[0].asked_us = Some(at_us);
+        feeds.wants.keys = true;
+        feeds.all.resize_with(1, Feed::default);
+        feeds.all[0].asked = Some((at_us, feeds.wants));
         feeds
     }
 

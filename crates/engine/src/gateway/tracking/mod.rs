@@ -1,4 +1,5 @@
 //! Caches of clients (`CLIENT TRACKING`): a client that keeps what it has read is told when it has changed.
+//! And keyspace events (`keyspace.rs`): subscribers are told what has happened to keys.
 //!
 //! The gateway of a client remembers which keys it has read, before it sends the read, and follows the
 //! changes of all shards (`feeds.rs`). So a change that comes after the read was carried out is told in any
@@ -7,9 +8,11 @@
 
 mod commands;
 mod feeds;
+mod keyspace;
 mod wiring;
 
 pub(in crate::gateway) use commands::{caching, redirection, told, told_redirection};
+pub(in crate::gateway) use keyspace::may_hear;
 
 use super::admin::inquiry::Inquiry;
 use super::api::SessionId;
@@ -22,6 +25,7 @@ use adt::collections::Map;
 use adt::command::database::{database_of, shown};
 use adt::{Blob, Reply};
 use feeds::Feeds;
+use keyspace::Keyspace;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -119,6 +123,7 @@ pub(in crate::gateway) struct Tracking {
     /// Sessions with a tracker.
     clients: BTreeSet<SessionId>,
     feeds: Feeds,
+    pub keyspace: Keyspace,
     /// Whether a timer looks at the feeds.
     timed: bool,
     /// Sessions by the number of their client, to which others are redirected.

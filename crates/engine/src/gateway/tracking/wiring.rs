@@ -16,7 +16,7 @@ use crate::gateway::types::known::is_call;
 use crate::gateway::waiting::fence::PREFIX;
 use crate::ids::ShardId;
 use crate::limits::FOLLOW_US;
-use crate::message::Answer;
+use crate::message::{Answer, Following};
 use adt::command::database::shown;
 use adt::kinds::lock::section;
 use adt::{Args, Blob, CommandSpec, ErrorReply, Flags, Keys, Reply};
@@ -114,19 +114,59 @@ impl Tracking {
         self.count(core);
         if first {
             self.feeds.end_all();
-            self.feeds.ask(core);
         }
-        if !std::mem::replace(&mut self.timed, true) {
+        self.want(core);
+        self.starting.push((target, fresh));
+        self.answer_started(core, sessions, false);
+    }
+
+    /// Follows the shards from now on for what the clients want.
+    fn want(&mut self, core: &mut Core) {
+        let wants = Following { keys: !self.clients.is_empty(), events: self.keyspace.wanted() };
+        if wants == self.feeds.wants() {
+            return;
+        }
+        self.feeds.ask(core, wants);
+        if !wants.is_empty() && !std::mem::replace(&mut self.timed, true) {
             core.set_timer(FOLLOW_US, Timer::Follow);
         }
-        self.starting.push((target, fresh));
-        self.answer_started(core, false);
+    }
+
+    /// Follows a setting, if it is about keyspace events.
+    pub fn configure(&mut self, core: &mut Core, name: &str, value: &str) {
+        if self.keyspace.configure(name, value) {
+            self.want(core);
+        }
+    }
+
+    /// Notes whether a session has subscribed to keyspace events.
+    pub fn heard(&mut self, core: &mut Core, is_heard: bool) {
+        self.keyspace.heard(is_heard);
+        self.want(core);
+    }
+
+    /// Lets a session wait that is about to subscribe to keyspace events, until all shards are followed.
+    /// Whether it waits.
+    pub fn waits_to_hear(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+    ) -> bool {
+        if !self.keyspace.wait(id) {
+            return false;
+        }
+        self.want(core);
+        self.answer_started(core, sessions, false);
+        true
     }
 
     /// Answers the clients that have begun to track, if all shards are followed or it takes too long: then
     /// they are told to drop what they hold as soon as all are.
-    fn answer_started(&mut self, core: &mut Core, late: bool) {
-        if late || self.feeds.are_live() {
+    fn answer_started(&mut self, core: &mut Core, sessions: &mut Sessions, late: bool) {
+        let are_live = self.feeds.are_live();
+        if late || are_live {
+            self.keyspace.let_go(are_live).into_iter().for_each(|id| sessions.resume(id));
             for (target, _) in std::mem::take(&mut self.starting) {
                 core.finish(target, Reply::Ok);
             }
@@ -139,6 +179,8 @@ impl Tracking {
             self.unset(id, session);
             self.count(core);
         }
+        self.keyspace.forget(id);
+        self.want(core);
     }
 
     /// Notes the keys that a command of a tracking session is about to read.
@@ -242,7 +284,8 @@ impl Tracking {
 impl Tracking {
     /// Follows all shards, and looks at those that are silent.
     pub fn follow(&mut self, core: &mut Core, sessions: &mut Sessions) {
-        self.timed = !self.clients.is_empty();
+        let wants = self.feeds.wants();
+        self.timed = !wants.is_empty();
         if !self.timed {
             return;
         }
@@ -250,14 +293,15 @@ impl Tracking {
         if self.feeds.end_silent(core.now.mono_us) {
             self.drop_all(core, sessions);
         }
-        self.answer_started(core, true);
-        self.feeds.ask(core);
+        self.answer_started(core, sessions, true);
+        self.feeds.ask(core, wants);
     }
 
     /// Follows shards whose leaders have changed at once.
     pub fn follow_now(&mut self, core: &mut Core) {
-        if !self.clients.is_empty() {
-            self.feeds.ask(core);
+        let wants = self.feeds.wants();
+        if !wants.is_empty() {
+            self.feeds.ask(core, wants);
         }
     }
 
@@ -269,10 +313,12 @@ impl Tracking {
         shard: ShardId,
         answer: &Answer,
     ) {
+        let asked = self.feeds.asked(shard).unwrap_or_default();
         if self.feeds.answered(shard, answer) {
             self.drop_all(core, sessions);
         }
-        self.answer_started(core, false);
+        self.feeds.ask_anew(core, shard, asked);
+        self.answer_started(core, sessions, false);
     }
 
     /// Takes a notice of a shard about changed keys.

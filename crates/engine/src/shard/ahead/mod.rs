@@ -10,7 +10,9 @@ mod versions;
 
 use crate::ids::TxnId;
 use crate::limits::REMOVAL_GROUPS;
-use crate::message::Version;
+use crate::message::{KeyEvent, Version};
+use adt::command::database::database_of;
+use adt::record::events::{Classes, Events};
 use adt::{Blob, Ctx, Op, Record, Timestamp};
 use removals::Removals;
 use std::collections::BTreeSet;
@@ -31,6 +33,9 @@ pub struct AheadOfLog {
     /// Keys written since [`AheadOfLog::take_changed`], if some request waits for a change.
     changed: Vec<Blob>,
     reports_changes: bool,
+    /// Keyspace events since [`AheadOfLog::take_events`], of the classes that some gateway wants.
+    events: Vec<KeyEvent>,
+    wanted: Classes,
     /// Decided transactions that have begun to wait for another one since [`AheadOfLog::take_moved`].
     moved: Vec<TxnId>,
 }
@@ -74,6 +79,30 @@ impl AheadOfLog {
     /// Keys written since the last call.
     pub fn take_changed(&mut self) -> Vec<Blob> {
         std::mem::take(&mut self.changed)
+    }
+
+    /// Remembers keyspace events of these classes from now on, for [`AheadOfLog::take_events`].
+    pub fn report_events(&mut self, wanted: Classes) {
+        self.wanted = wanted;
+    }
+
+    /// Whether keyspace events are remembered.
+    #[inline]
+    pub fn reports_events(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Keyspace events since the last call.
+    pub fn take_events(&mut self) -> Vec<KeyEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Notes keyspace events of a key, unless it is one of the store's own.
+    pub fn happened(&mut self, key: &Blob, events: Events) {
+        if database_of(key).is_some() {
+            let wanted = events.into_iter().filter(|event| self.wanted.has(event.class));
+            self.events.extend(wanted.map(|event| KeyEvent { key: key.clone(), event }));
+        }
     }
 
     /// Notes a write to a key.

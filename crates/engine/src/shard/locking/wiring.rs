@@ -209,7 +209,7 @@ impl Desk {
             | Body::Remember(_)
             | Body::EndStream { .. }
             | Body::Stats
-            | Body::Follow
+            | Body::Follow(_)
             | Body::Transfer { .. }
             | Body::KeysInSlot { .. }
             | Body::Coordinate(_)
@@ -341,8 +341,9 @@ impl Desk {
 
     /// Lets requests that wait for changes of records know which have changed.
     pub(in crate::shard) fn wake_blocked(&mut self, now: Now) {
-        let changed = self.core.ahead.take_changed();
+        let (changed, events) = (self.core.ahead.take_changed(), self.core.ahead.take_events());
         self.waits.all_changed(&mut self.core, now, changed);
+        self.waits.followers.tell_events(&mut self.core, events);
         self.look_at_turns(now);
     }
 

@@ -10,6 +10,7 @@ use crate::shard::ahead::AheadOfLog;
 use adt::collections::{Dense, hash};
 use adt::command::database::database_of;
 use adt::record;
+use adt::record::events::Before;
 use adt::{Blob, Ctx, ErrorReply, Op, Record, Reply, Timestamp};
 use std::collections::BTreeSet;
 
@@ -180,9 +181,14 @@ impl Records {
         if ahead.keeps_versions() {
             ahead.before_write(key, self.get(key), op, ctx);
         }
+        let tells = ahead.reports_events();
         let Some(position) = self.map.position(key) else {
             let mut slot = None;
-            let reply = record::apply(&mut slot, op, ctx);
+            let before = tells.then(|| Before::of(None, op));
+            let (reply, changed) = record::carry_out(&mut slot, op, ctx);
+            if let Some(before) = before {
+                ahead.happened(key, before.events(op, (&reply, changed), slot.as_ref(), ctx));
+            }
             if let Some(record) = slot {
                 self.moved(key, Moments::default(), Moments::of(Some(&record)));
                 self.tally.came(key);
@@ -193,7 +199,11 @@ impl Records {
         let slot = self.map.at_mut(position).expect("the position was found");
         let before = Moments::of(slot.as_ref());
         let written = slot.as_ref().map(|r| r.modified);
+        let told = tells.then(|| Before::of(slot.as_ref(), op));
         let (reply, changed) = record::carry_out(slot, op, ctx);
+        if let Some(told) = told {
+            ahead.happened(key, told.events(op, (&reply, changed), slot.as_ref(), ctx));
+        }
         let after = Moments::of(slot.as_ref());
         if let (false, Some(written), Some(record)) = (changed, written, slot.as_ref())
             && record.modified != written

@@ -65,7 +65,7 @@ fn concerns(body: &Body, tags: &TagRules, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::Remember(_)
         | Body::EndStream { .. }
         | Body::Stats
-        | Body::Follow
+        | Body::Follow(_)
         | Body::Transfer { .. }
         | Body::KeysInSlot { .. }
         | Body::Coordinate(_)

@@ -37,7 +37,8 @@ pub(in crate::shard) struct Waits {
     pub turns: TurnQueues,
     /// `ELECTION.OBSERVE`. Woken by every change of the record.
     pub observers: Observers,
-    /// Gateways whose clients cache what they have read. Told of every change of a record.
+    /// Gateways whose clients cache what they have read, or subscribe to keyspace events. Told of every
+    /// change of a record.
     pub followers: ChangeFollowers,
     /// Transactions and units. Woken when units of an earlier leader have their places.
     pub newcomers: Newcomers,
@@ -61,11 +62,13 @@ impl Waits {
     /// begins, because units of pipelines may be carried out in the same call of the shard.
     #[inline]
     pub fn report_changes(&self, core: &mut ShardCore) {
+        let wants = self.followers.wants();
         let none = self.blocked.is_empty()
             && self.turns.is_empty()
             && self.observers.is_empty()
-            && self.followers.is_empty();
+            && !wants.keys;
         core.ahead.report_changes(!none);
+        core.ahead.report_events(wants.events);
     }
 
     /// Lets requests know that a record has changed.

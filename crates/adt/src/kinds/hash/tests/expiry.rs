@@ -362,7 +362,7 @@ fn a_hash_is_written_as_before_unless_a_field_expires() {
 #[test]
 fn a_written_hash_that_no_hash_writes_is_refused() {
     let put = |parts: &str| {
-        let line = format!("record.put k hash -1 {parts}");
+        let line = format!("record.put k copy_to hash -1 {parts}");
         decode(&ArgBuf::of(line.split(' ')).args())
     };
     assert!(put("-3 a 1 b 2 2 b 5 a 7").is_ok());

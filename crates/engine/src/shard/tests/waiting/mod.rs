@@ -2,6 +2,7 @@
 
 mod barriers;
 mod deadlocks;
+mod followers;
 mod kept;
 mod observers;
 mod rooms;

@@ -5,7 +5,7 @@ use super::observers::{led, observe};
 use super::sections::in_2026;
 use super::turns::acquire;
 use super::*;
-use crate::message::CutStep;
+use crate::message::{CutStep, Following};
 use crate::shard::tests::pipelines::streams::{ordered, other_unit, unit};
 use crate::shard::tests::service::{coordination, joints};
 use adt::Whole;
@@ -205,7 +205,7 @@ fn cases() -> Vec<Case> {
         }),
         waits("follow", "followers", || {
             let mut story = Story::new();
-            let token = story.ask(Body::Follow);
+            let token = story.ask(Body::Follow(Following { keys: true, ..Following::default() }));
             story.sync();
             // It is answered at once, and told of changes from then on.
             assert_eq!(answers_to(&mut story, token).len(), 1);
