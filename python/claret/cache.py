@@ -77,9 +77,7 @@ class Cache(Caching):
     def read(self, command, *args):
         """The reply to a command that reads one key, which is its first argument."""
         words = self._words_of(command, args)
-        if words[0] not in self._facts:
-            self._facts[words[0]] = self._fact(words[0])
-        self._check_read(words)
+        self._check_read(words, self._facts.get(words[0]) or self._fact(words[0]))
         with self.lock:
             self._check_open()
             reply, question = self._question(words, Asking)

@@ -187,7 +187,7 @@ class Caching:
         self._db = db
         self._kept = Kept(max_entries, max_reply_bytes)
         self._encoder = db.get_encoder()
-        # Replies of ``COMMAND INFO`` by the name.
+        # Replies of ``COMMAND INFO`` about the commands of the server's table, by the name.
         self._facts = {}
         self._link = None
         self._is_closed = False
@@ -221,18 +221,21 @@ class Caching:
             raise OrderError(f"{command} needs its key here: a cache keeps replies by their keys")
         return tuple(self._encoder.encode(word) for word in (str(command).upper(), *args))
 
-    def _check_read(self, words):
+    def _check_read(self, words, fact):
         """Raises :class:`OrderError` unless a command reads one key, which is its first argument.
 
-        The server itself rejects what it does not know.
+        Operations of types that clients define are in no table, and may write.
         """
-        [about] = self._facts[words[0]]
-        if about is None:
-            return
-        flags, first, last = set(about[2]), about[3], about[4]
-        is_single = first == 1 and (last == 1 or len(words) == 2)
-        if b"readonly" not in flags or b"movablekeys" in flags or not is_single:
-            raise OrderError(f"{words[0].decode()} is not for a cache: it does not read one key")
+        [about] = fact
+        is_read = False
+        if about is not None:
+            self._facts[words[0]] = fact
+            flags, first, last = set(about[2]), about[3], about[4]
+            is_single = first == 1 and (last == 1 or len(words) == 2)
+            is_read = is_single and b"readonly" in flags and flags.isdisjoint({b"movablekeys", b"blocking"})
+        if not is_read:
+            name = words[0].decode(errors="replace")
+            raise OrderError(f"{name} is not a command that reads one key, its first argument")
 
     def _question(self, words, kind):
         """A reply that is kept, or else the question that a reader must await, which is asked."""

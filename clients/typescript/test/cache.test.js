@@ -55,6 +55,7 @@ withEachDriver(({ db }) => {
     assert.throws(() => db.cache({ maxEntries: 0 }), RangeError);
     const cache = db.cache();
     await assert.rejects(cache.read("INCR", "x"), OrderError);
+    await assert.rejects(cache.read("NOTHING", "x"), OrderError);
     await assert.rejects(cache.read("GET"), OrderError);
     assert.equal(await db.command("EXISTS", "x"), 0);
     await cache.close();

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -237,10 +238,7 @@ func (c *Cache) check(ctx context.Context, name string, isAlone bool) error {
 		if err != nil {
 			return err
 		}
-		if len(rows) == 1 && rows[0] == nil {
-			// The server itself rejects what it does not know.
-			return nil
-		}
+		// Operations of types that clients define are in no table, and may write.
 		if len(rows) == 1 {
 			found, isKnown = keysOf(rows[0])
 		}
@@ -261,15 +259,11 @@ func keysOf(about any) (count keys, isRead bool) {
 		return one, false
 	}
 	flags, _ := row[2].([]any)
-	for _, flag := range flags {
-		isRead = isRead || flag == any("readonly")
-		if flag == any("movablekeys") {
-			count = several
-		}
-	}
 	if row[4] != any(int64(1)) {
 		count = several
 	}
+	has := func(flag any) bool { return slices.Contains(flags, flag) }
+	isRead = has("readonly") && !has("movablekeys") && !has("blocking")
 	return count, isRead
 }
 

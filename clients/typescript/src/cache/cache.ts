@@ -96,9 +96,7 @@ export class Cache implements AsyncDisposable {
     const name = nameOf(words);
     if (words[1] === undefined) throw new OrderError(`${name} needs its key here`);
     const fact = this.#facts.get(name) ?? this.#fact(name);
-    if (!allows(await fact, words.length - 1)) {
-      throw new OrderError(`${name} is not for a cache: it does not read one key`);
-    }
+    if (!allows(await fact, words.length - 1)) throw refusal(name);
     this.#check();
     const [, key = "", ...others] = words.map((word) => keyOf(Buffer.from(argument(word))));
     const id = JSON.stringify([name, key, ...others]);
@@ -164,7 +162,7 @@ export class Cache implements AsyncDisposable {
   #fact(name: string): Promise<Fact> {
     const fact = this.#link()
       .then((tracking) => tracking.ask(["COMMAND", "INFO", name]))
-      .then(factOf);
+      .then((reply) => factOf(name, reply));
     this.#facts.set(name, fact);
     fact.catch(() => this.#facts.delete(name));
     return fact;
@@ -181,20 +179,25 @@ export class Cache implements AsyncDisposable {
   }
 }
 
-/** What the server's table says about a command: `any` for one that it does not know. */
-type Fact = "any" | "none" | "one key" | "its keys";
+/** What the server's table says about a command: which keys it reads, if it only reads. */
+type Fact = "none" | "one key" | "its keys";
 
-function factOf(reply: Reply): Fact {
+function factOf(name: string, reply: Reply): Fact {
   if (reply instanceof ReplyError) throw translate(reply);
   const about = Array.isArray(reply) ? reply[0] : null;
-  // The server itself rejects what it does not know.
-  if (!Array.isArray(about)) return "any";
+  // Operations of types that clients define are in no table, and may write.
+  if (!Array.isArray(about)) throw refusal(name);
   const [, , flags, first, last] = about;
   const known = new Set(Array.isArray(flags) ? flags : []);
-  if (!known.has("readonly") || known.has("movablekeys") || first !== 1) return "none";
+  const isOther = known.has("movablekeys") || known.has("blocking");
+  if (!known.has("readonly") || isOther || first !== 1) return "none";
   return last === 1 ? "one key" : "its keys";
 }
 
 function allows(fact: Fact, count: number): boolean {
-  return fact === "any" || fact === "one key" || (fact === "its keys" && count === 1);
+  return fact === "one key" || (fact === "its keys" && count === 1);
+}
+
+function refusal(name: string): OrderError {
+  return new OrderError(`${name} is not a command that reads one key, its first argument`);
 }

@@ -175,12 +175,8 @@ public final class Cache implements AutoCloseable {
     private void check(String name, boolean alone) {
         Boolean several = reads.get(name);
         if (several == null) {
-            List<?> row = wire.commandInfo(name);
-            if (row.isEmpty()) {
-                // The server itself rejects what it does not know.
-                return;
-            }
-            several = readsSeveral(row);
+            // Operations of types that clients define are in no table, and may write.
+            several = readsSeveral(wire.commandInfo(name));
         }
         if (several == null || (several && !alone)) {
             throw new OrderException(name + " is not a command that reads one key, its first argument");
@@ -194,11 +190,10 @@ public final class Cache implements AutoCloseable {
                 row.size() > 4
                         && row.get(2) instanceof Collection<?> flags
                         && flags.contains("readonly")
+                        && !flags.contains("movablekeys")
+                        && !flags.contains("blocking")
                         && Long.valueOf(1).equals(row.get(3));
-        if (!isRead) {
-            return null;
-        }
-        return ((Collection<?>) row.get(2)).contains("movablekeys") || !Long.valueOf(1).equals(row.get(4));
+        return isRead ? !Long.valueOf(1).equals(row.get(4)) : null;
     }
 
     /** Begins an attempt to connect, unless there is a connection, and waits a little for its end. */

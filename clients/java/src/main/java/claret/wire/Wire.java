@@ -4,6 +4,7 @@ import claret.error.BusyException;
 import claret.error.CancelledException;
 import claret.error.ClosedException;
 import claret.error.ConnectionException;
+import claret.error.RejectedException;
 import claret.error.UnknownOutcomeException;
 import claret.net.Address;
 import claret.net.Connection;
@@ -220,7 +221,7 @@ public final class Wire implements AutoCloseable {
             return row.size() > 2
                     && row.get(2) instanceof Collection<?> flags
                     && flags.contains("readonly");
-        } catch (ConnectionException | UnknownOutcomeException error) {
+        } catch (ConnectionException | UnknownOutcomeException | BusyException | RejectedException error) {
             return false;
         }
     }
@@ -228,7 +229,7 @@ public final class Wire implements AutoCloseable {
     /** The row of a command in the server's table; empty if there is none. */
     public List<?> commandInfo(String name) {
         List<String> words = List.of("COMMAND", "INFO", name.toLowerCase(Locale.ROOT));
-        Object reply = exchange(List.of(words), timeoutMs).get(0);
+        Object reply = Translate.checked(exchange(List.of(words), timeoutMs).get(0));
         boolean known = reply instanceof List<?> rows && !rows.isEmpty() && rows.get(0) instanceof List<?>;
         return known ? (List<?>) ((List<?>) reply).get(0) : List.of();
     }

@@ -121,10 +121,19 @@ final class CacheTest {
                 assertThrows(OrderException.class, () -> cache.read(all[0], all[1], others));
             }
             assertThrows(OrderException.class, () -> cache.read("SELECT", "1"));
-            assertThrows(RejectedException.class, () -> cache.read("NOTHING", "a"));
+            assertThrows(OrderException.class, () -> cache.read("NOTHING", "a"));
             assertEquals(cache.read("MGET", "a"), cache.read("MGET", "a"));
-            assertEquals(new CacheStats(1, 2, 0), cache.stats());
+            assertEquals(new CacheStats(1, 1, 0), cache.stats());
             assertFalse(db.exists("a"));
+        }
+
+        @Test
+        void aTableThatMayNotBeReadIsTheServersError() {
+            db.ask("ACL", "SETUSER", "shop", "on", ">apple", "~*", "+@all", "-command");
+            Options.Builder options = Options.builder().driver(drivers.get()).credentials("shop", "apple");
+            try (Claret shop = Claret.connect(options.address(server.address()).build())) {
+                assertThrows(RejectedException.class, () -> shop.cache().get("a"));
+            }
         }
 
         @Test
