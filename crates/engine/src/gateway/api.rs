@@ -29,6 +29,8 @@ pub struct SessionStatus {
     /// Number of requests without an answer; a number above all limits if the commands that the session has
     /// sent ahead take too much memory.
     pub in_progress: usize,
+    /// Whether replies that were not sent at once may still wait for the next one ([`Output::Reply`]).
+    pub replies_soon: bool,
     /// Whether a command of the session waits for its turn or for something to take.
     pub waits: bool,
     /// Whether the session may send commands; until then its frames must be short.

@@ -224,6 +224,7 @@ impl Gateway {
         let session = self.parts.sessions.get(id.0);
         SessionStatus {
             in_progress: self.parts.sessions.in_progress(id),
+            replies_soon: session.is_some_and(|session| session.replies_soon()),
             waits: session.is_some_and(|session| session.blocked.is_some()),
             is_authenticated: session.is_some_and(|session| session.user.is_some()),
         }

@@ -275,7 +275,7 @@ impl Worker {
         let mut lingering = std::mem::take(&mut self.lingering);
         lingering.retain(|&slot| {
             let Some(connection) = self.connections.get_mut(slot) else { return false };
-            let more = self.gateway.session(connection.session).in_progress > 0;
+            let more = self.gateway.session(connection.session).replies_soon;
             connection.lingering &= more && !connection.dirty;
             if !more {
                 self.mark_dirty(slot);

@@ -222,6 +222,23 @@ pub(in crate::gateway) enum SlotState {
 }
 
 impl Session {
+    /// Whether the next reply is that of a bundle under way.
+    #[inline]
+    pub fn is_inside_bundle(&self) -> bool {
+        self.pipeline.comes_soon(self.base)
+    }
+
+    /// Whether the session is in a transaction.
+    #[inline]
+    pub fn is_in_transaction(&self) -> bool {
+        matches!(self.mode, SessionMode::Multi(_) | SessionMode::Interactive(_))
+    }
+
+    /// Whether replies that were not sent at once may still wait for the next one.
+    pub fn replies_soon(&self) -> bool {
+        !self.queue.is_empty() && (self.is_inside_bundle() || self.is_in_transaction())
+    }
+
     /// Blocks the session until a wait has ended.
     pub fn block(&mut self, by: BlockedBy, now: Now) {
         self.about.blocked_us = now.mono_us;

@@ -1,7 +1,7 @@
 //! Sessions of all connections of a gateway, and the places of their replies: in the order of the commands,
 //! whatever the order of the answers.
 
-use super::session::{BlockedBy, Held, Session, SessionMode, Slot, SlotState};
+use super::session::{BlockedBy, Held, Session, Slot, SlotState};
 use crate::gateway::acl::Users;
 use crate::gateway::api::{Opening, Output, SessionId};
 use crate::gateway::core::Core;
@@ -447,9 +447,7 @@ fn send_known(core: &mut Core, id: SessionId, session: &mut Session) {
                 Reply::Status(text) => text == "QUEUED",
                 _ => false,
             };
-            let lingers = session.pipeline.comes_soon(session.base)
-                || noted
-                    && matches!(session.mode, SessionMode::Multi(_) | SessionMode::Interactive(_));
+            let lingers = session.is_inside_bundle() || noted && session.is_in_transaction();
             mail.outputs.push_back(Output::Reply { session: id, reply, protocol, lingers });
         }
         if last && !closes {

@@ -85,6 +85,23 @@ fn replies_of_a_bundle_wait_for_each_other_and_for_nothing_behind_it() {
 }
 
 #[test]
+fn a_bundle_whose_last_reply_is_not_sent_keeps_no_reply_back() {
+    let mut story = Story::bundling();
+    ["INCR a", "CLIENT REPLY SKIP", "INCR b"].iter().for_each(|line| story.says(line));
+    let bundle = story.bundles().remove(0);
+    story.says("BLPOP none 0");
+    let [(_, first), (_, second)] = &bundle.1[..] else { panic!("{bundle:?}") };
+    story.answer(first.token.0, done(&[10]));
+    assert!(story.gateway.session(story.client).replies_soon);
+    story.answer(second.token.0, done(&[20]));
+    let outputs = std::iter::from_fn(|| story.gateway.poll());
+    let replies = outputs.filter(|output| matches!(output, Output::Reply { .. })).count();
+    assert_eq!(replies, 1, "the second one is not sent");
+    let status = story.gateway.session(story.client);
+    assert!(!status.replies_soon && status.in_progress > 0, "the last command waits");
+}
+
+#[test]
 fn a_bundle_of_reads_is_not_logged_unless_it_follows_a_write() {
     let mut story = Story::bundling();
     let reads = story.bundle(&["GET a", "GET b"]);
