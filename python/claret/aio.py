@@ -38,7 +38,7 @@ from .errors import (
     labelled,
     undecided,
 )
-from .hold import check_held
+from .hold import check_held, note_sent
 from .keep import COHORT, TOKENS
 from .kept import MAX_ENTRIES, MAX_REPLY_BYTES
 from .later import Asked, check_words
@@ -329,7 +329,7 @@ class Batch(OnDatabase, AsyncCoreCommands):
                 last = error
                 break
             except (ConnectionError, TimeoutError) as error:
-                last, sent = error, True
+                last, sent = error, sent or error.maybe_committed
         if not sent:
             raise last
         raise CommitUnknown(f"the connection broke: {last}") from last
@@ -338,8 +338,9 @@ class Batch(OnDatabase, AsyncCoreCommands):
         lane = Lane(self._db)
         try:
             replies = await lane.exchange(commands, first=True)
-        except BaseException:
+        except BaseException as error:
             await lane.abandon()
+            note_sent(error, lane.sent)
             raise
         await lane.close()
         return script.digest(replies)

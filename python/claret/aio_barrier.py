@@ -20,7 +20,7 @@ class Barrier:
     async def wait(self, timeout=None):
         """Waits until all parties have arrived; see :meth:`claret.Barrier.wait`."""
         begun, failures, arrival = time.monotonic(), Failures(self._policy), self._arrival
-        with self._db.requests.borrow() as requests:
+        with self._db.requests.borrow() as requests, failures.doubted():
             request = next(requests)
             while True:
                 asked, wait_s = time.monotonic(), time_left(timeout, begun)

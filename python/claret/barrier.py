@@ -77,7 +77,7 @@ class Barrier:
         between. ``cancel`` is a :class:`claret.Cancel` by which another thread ends the wait.
         """
         begun, failures, arrival = time.monotonic(), Failures(self._policy), self._arrival
-        with self._db.requests.borrow() as requests:
+        with self._db.requests.borrow() as requests, failures.doubted():
             request = next(requests)
             while True:
                 asked, wait_s = time.monotonic(), time_left(timeout, begun)
@@ -85,6 +85,8 @@ class Barrier:
                     generation = self._ask(arrival.commands(request, wait_s), wait_s, cancel)
                     break
                 except AGAIN as error:
+                    # A wait that ends with its connection, because it was given up, is taken back.
+                    cancel.check()
                     cancel.sleep(failures.pause(error, asked))
             if generation is None and not failures.lost:
                 with arrival.asking():

@@ -24,7 +24,7 @@ from .errors import (
     RepeatedError,
     TransactionClosed,
 )
-from .hold import check_held
+from .hold import check_held, note_sent
 from .script import (
     ForUpdate,
     Manner,
@@ -338,7 +338,7 @@ class Batch(OnDatabase, CoreCommands):
                 last = error
                 break
             except (ConnectionError, TimeoutError) as error:
-                last, sent = error, True
+                last, sent = error, sent or error.maybe_committed
         if not sent:
             raise last
         raise CommitUnknown(f"the connection broke: {last}") from last
@@ -347,8 +347,9 @@ class Batch(OnDatabase, CoreCommands):
         lane = Lane(self._db)
         try:
             replies = lane.exchange(commands, first=True)
-        except BaseException:
+        except BaseException as error:
             lane.abandon()
+            note_sent(error, lane.sent)
             raise
         lane.close()
         return script.digest(replies)

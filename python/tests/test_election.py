@@ -87,6 +87,17 @@ def test_an_arrival_on_its_way_to_the_log_counts_although_its_time_is_over():
         asyncio.run(story(0))
 
 
+def test_a_refusal_behind_a_lost_reply_leaves_an_arrival_unknown():
+    lost_and_refused = [BREAK], [b"OK", error("NOPERM no")]
+    with pytest.raises(claret.CommitUnknown, match="NOPERM"):
+        Db(*lost_and_refused).barrier("step", 3, policy=POLICY).wait()
+    with pytest.raises(claret.CommitUnknown, match="NOPERM"):
+        asyncio.run(AsyncDb(*lost_and_refused).barrier("step", 3, policy=POLICY).wait())
+    with pytest.raises(ResponseError, match="NOPERM") as caught:
+        Db([b"OK", error("NOPERM no")]).barrier("step", 3, policy=POLICY).wait()
+    assert not isinstance(caught.value, claret.CommitUnknown)
+
+
 def test_what_was_never_sent_cannot_be_an_arrival():
     db = Db([error("BUSY later"), None, b"OK", None, b"OK", 0])
     with pytest.raises(claret.NotAcquired):

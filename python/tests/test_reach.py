@@ -180,3 +180,29 @@ def test_single_commands_have_the_labels_of_the_moment_and_no_others():
         with pytest.raises(ResponseError, match="FENCED late"):
             db.execute_command("FENCE", "lock", 7, "GET", "a")
         db.close()
+
+
+def test_a_batch_that_reached_no_server_had_no_effect():
+    def filled(db):
+        batch = db.batch(claret.RetryPolicy(deadline_s=0))
+        batch.incr("n")
+        return batch
+
+    async def story():
+        db = aio_client(DEAD)
+        with pytest.raises(claret.NotReached) as caught:
+            await filled(db).execute()
+        await db.aclose()
+        return caught.value
+
+    db = client(DEAD)
+    with pytest.raises(claret.NotReached) as caught:
+        filled(db).execute()
+    db.close()
+    for error in (caught.value, asyncio.run(story())):
+        assert error.retryable and not error.maybe_committed
+    with listeners(Listener(hangs_at=["MULTI"])) as (hung,):
+        db = client(hung.address, socket_timeout=0.2)
+        with pytest.raises(claret.CommitUnknown):
+            filled(db).execute()
+        db.close()

@@ -24,10 +24,7 @@ import { refusedEarly, type Haste, type Store } from "./locks/wait.js";
 import type { Reply, Word, Words } from "./wire/connection.js";
 import { Pool, type ConnectOptions } from "./wire/pool.js";
 import { Requests } from "./wire/requests.js";
-import { abortable, attempts } from "./wire/time.js";
-
-/** Longest time of a timer. */
-const TIMER_MS_MAX = 2_147_483_647;
+import { abortable, attempts, TIMER_MS_MAX } from "./wire/time.js";
 
 /** A client of the servers at some addresses. Connects when it is first used. */
 export function connect(options: ConnectOptions): Claret {

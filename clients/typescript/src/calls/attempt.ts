@@ -81,6 +81,8 @@ export class Lane {
   readonly #signal: AbortSignal | undefined;
   readonly #beyond: boolean;
   #link: Promise<Link> | undefined;
+  /** The connection that was taken last, once it is open. */
+  #taken: Link | undefined;
   /** The connection, once what begins the transaction is on its way. */
   #begun: Promise<Link> = Promise.reject(new ClosedError("no transaction has begun"));
   /** Whether the server may still treat the connection as in a transaction. */
@@ -100,6 +102,7 @@ export class Lane {
 
   /** Sends a flight; resolves to the replies to its commands, errors as values. */
   async exchange(flight: Flight): Promise<Reply[]> {
+    if (flight.opening.length > 0 && this.#taken?.avoided) this.abandon();
     const taken = (this.#link ??= this.#beyond
       ? this.#pool.takeBeyond(this.#signal)
       : this.#pool.take(this.#signal));
@@ -111,7 +114,10 @@ export class Lane {
       this.careful = true;
       if (this.#link === taken) this.abandon();
     };
-    const first = taken.then((link) => begin(link, reset, flight, this.careful, refused));
+    const first = taken.then((link) => {
+      this.#taken = link;
+      return begin(link, reset, flight, this.careful, refused);
+    });
     // Flights that are asked for meanwhile must not overtake this one.
     this.#begun = first.then(({ link }) => link);
     this.#begun.catch(() => undefined);

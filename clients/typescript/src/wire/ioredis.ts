@@ -15,6 +15,7 @@ import {
   type Target,
   type Words,
 } from "./connection.js";
+import { within } from "./time.js";
 
 /** Time without traffic after which a peer is examined, so that one that is gone is noticed. */
 const KEEP_ALIVE_MS = 10_000;
@@ -52,7 +53,8 @@ async function open(target: Target, options: RedisOptions): Promise<Connection> 
   });
   const connection = new IoredisConnection(redis);
   try {
-    await redis.connect();
+    const late = () => new Error("no reply in time");
+    await within(redis.connect(), target.connectTimeoutMs, late);
   } catch (error) {
     connection.close();
     const cause = connection.cause ?? error;

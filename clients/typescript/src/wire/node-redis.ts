@@ -15,6 +15,7 @@ import {
   type Target,
   type Words,
 } from "./connection.js";
+import { within } from "./time.js";
 
 /** What is used of a client of the package `redis`, whatever modules it was made with. */
 type Client = Pick<
@@ -52,7 +53,8 @@ async function open(target: Target, options: RedisClientOptions): Promise<Connec
   }) as unknown as Client;
   const connection = new NodeRedisConnection(client);
   try {
-    await client.connect();
+    const late = () => new Error("no reply in time");
+    await within(client.connect(), target.connectTimeoutMs, late);
   } catch (error) {
     connection.close();
     throw error instanceof ErrorReply ? new ReplyError(error.message) : error;

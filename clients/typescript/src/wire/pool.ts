@@ -8,6 +8,7 @@ import { readFile } from "node:fs/promises";
 import type { ConnectionOptions as TlsOptions } from "node:tls";
 import { ClosedError, ConnectionError, ReplyError, translate } from "../errors.js";
 import type { Connection, Driver, Reply, Target, Words } from "./connection.js";
+import { Patience } from "./patience.js";
 import { Places } from "./places.js";
 import { abortable } from "./time.js";
 
@@ -29,10 +30,17 @@ export interface ConnectOptions {
   connectionsMax?: number | undefined;
   /** Longest time to connect to one address, in milliseconds. The default is 5,000. */
   connectTimeoutMs?: number | undefined;
+  /**
+   * Longest time without a reply while one is due, in milliseconds. Then the connection counts as
+   * broken, and what was sent may have taken effect. Waits for locks and the like end by their own
+   * time, and commands that block, such as `BLPOP`, have no limit. The default is 60,000.
+   */
+  replyTimeoutMs?: number | undefined;
 }
 
 const CONNECTIONS_MAX = 32;
 const CONNECT_TIMEOUT_MS = 5_000;
+const REPLY_TIMEOUT_MS = 60_000;
 const PORT = 6379;
 
 /** A connection of the pool. */
@@ -41,11 +49,29 @@ export class Link {
   readonly accepted = new Set<string>();
   /** Whether it counts towards the limit of the pool. */
   limited = false;
+  /** Whether another machine is to be asked next, as this one knows no leader. */
+  avoided = false;
+  /** Index of its address. */
+  readonly place: number;
   readonly #connection: Connection;
+  readonly #leave: (link: Link, silent: boolean) => void;
+  readonly #patience: Patience;
   #id: Promise<number> | undefined;
 
-  constructor(connection: Connection) {
+  /** `leave` is called when its machine is silent, or knows no leader of a shard. */
+  constructor(
+    connection: Connection,
+    place: number,
+    patienceMs: number,
+    leave: (link: Link, silent: boolean) => void,
+  ) {
     this.#connection = connection;
+    this.place = place;
+    this.#leave = leave;
+    this.#patience = new Patience(patienceMs, () => {
+      this.close();
+      leave(this, true);
+    });
   }
 
   /** Whether the connection is open, as far as is known. */
@@ -56,7 +82,9 @@ export class Link {
   /** As {@link Connection.send}; rejects with a {@link ConnectionError}. */
   async send(commands: readonly Words[]): Promise<Reply[]> {
     try {
-      return await this.#connection.send(commands);
+      const replies = await this.#patience.replies(commands, () => this.#connection.send(commands));
+      if (replies.some(knowsNoLeader)) this.#leave(this, false);
+      return replies;
     } catch (error) {
       this.close();
       throw new ConnectionError(`the connection broke: ${reason(error)}`, { cause: error });
@@ -72,7 +100,12 @@ export class Link {
 
   close(): void {
     this.#connection.close();
+    this.#patience.end();
   }
+}
+
+function knowsNoLeader(reply: Reply): boolean {
+  return reply instanceof ReplyError && reply.code === "CLUSTERDOWN";
 }
 
 /** Connections that are used one after another. */
@@ -96,6 +129,7 @@ export class Pool {
     this.#addresses = options.addresses.map(parseAddress);
     this.#limit = options.connectionsMax ?? CONNECTIONS_MAX;
     if (!(this.#limit >= 1)) throw new RangeError("connectionsMax is 1 at least");
+    if (!((options.replyTimeoutMs ?? 1) > 0)) throw new RangeError("replyTimeoutMs is above 0");
     this.#places = new Places(this.#limit);
   }
 
@@ -141,7 +175,8 @@ export class Pool {
   /** Takes a connection back. */
   give(link: Link): void {
     if (!this.#lent.delete(link)) return;
-    if (link.open && !this.#closed && this.#idle.length < this.#limit) this.#idle.push(link);
+    const useful = link.open && !link.avoided && !this.#closed;
+    if (useful && this.#idle.length < this.#limit) this.#idle.push(link);
     else link.close();
     if (link.limited) {
       link.limited = false;
@@ -167,12 +202,28 @@ export class Pool {
     return link;
   }
 
-  async #open(): Promise<Link> {
-    return new Link(await this.openBy((target) => this.#options.driver.open(target)));
+  /** Lets the next connections be to another machine, if there are several. */
+  #leave(left: Link, silent: boolean): void {
+    const count = this.#addresses.length;
+    if (count === 1 && !silent) return;
+    left.avoided = true;
+    if (this.#current === left.place) this.#current = (left.place + 1) % count;
+    for (const link of this.#idle) if (link.place === left.place) link.close();
   }
 
-  /** What a function opens to the first address that answers; it does not belong to the pool. */
-  async openBy<T>(open: (target: Target) => Promise<T>): Promise<T> {
+  #open(): Promise<Link> {
+    const { driver, replyTimeoutMs = REPLY_TIMEOUT_MS } = this.#options;
+    const leave = (link: Link, silent: boolean) => this.#leave(link, silent);
+    return this.openBy(
+      async (target, place) => new Link(await driver.open(target), place, replyTimeoutMs, leave),
+    );
+  }
+
+  /**
+   * What a function opens to the first address that answers, given the index of that address. It
+   * does not belong to the pool.
+   */
+  async openBy<T>(open: (target: Target, place: number) => Promise<T>): Promise<T> {
     this.#check();
     const { tls, username, passwordFile, database, connectTimeoutMs } = this.#options;
     const count = this.#addresses.length;
@@ -183,14 +234,15 @@ export class Pool {
       const address = this.#addresses[index]!;
       try {
         const password = passwordFile ? await readPassword(passwordFile) : this.#options.password;
-        const opened = await open({
+        const target = {
           ...address,
           tls: tls === true ? {} : tls || undefined,
           username,
           password,
           database,
           connectTimeoutMs: connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
-        });
+        };
+        const opened = await open(target, index);
         this.#current = index;
         return opened;
       } catch (error) {

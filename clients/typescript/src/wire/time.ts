@@ -14,6 +14,8 @@ export interface RetryOptions {
   attemptsMax?: number | undefined;
 }
 
+/** Longest time of a timer. */
+export const TIMER_MS_MAX = 2_147_483_647;
 const DEADLINE_MS = 10_000;
 /** Longest time that a caller who gives up waits for what is left, in milliseconds. */
 const REMAINS_MS = 400;
