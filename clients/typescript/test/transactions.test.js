@@ -96,10 +96,13 @@ await withEachDriver(({ driver, server, db }) => {
 
   test("a swallowed conflict is not taken for a success", async () => {
     let attempts = 0;
+    let hasRead = () => {};
+    const read = new Promise((resolve) => (hasRead = resolve));
     const running = db.run(
       async (tx) => {
         attempts += 1;
         await tx.get("n");
+        hasRead();
         // Meanwhile another client waits, so that the server ends the transaction.
         if (attempts === 1) await sleep(600);
         const missing = await tx.get("m").catch(() => "swallowed");
@@ -108,7 +111,7 @@ await withEachDriver(({ driver, server, db }) => {
       },
       { idleTimeoutMs: 100 },
     );
-    await sleep(50);
+    await read;
     await db.set("n", 5);
     assert.equal(await running, null);
     assert.deepEqual([attempts, await db.get("m")], [2, "1"]);

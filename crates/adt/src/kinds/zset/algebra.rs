@@ -291,9 +291,9 @@ pub(in crate::kinds::zset) fn parse_mpop(args: &Args<'_>) -> Result<Command, Err
             match reply {
                 Reply::Error(error) => return refused(error.clone()),
                 Reply::Scored(found) if !found.is_empty() => {
-                    let take = Op::Take { high, count: found.len() as u64 };
+                    let members = found.iter().map(|(member, _)| member.clone()).collect();
                     return Plan {
-                        writes: vec![(key.clone(), AnyOp::ZSet(take))],
+                        writes: vec![(key.clone(), AnyOp::ZSet(Op::Remove(members)))],
                         reply: key_and_pairs(key, found),
                     };
                 }

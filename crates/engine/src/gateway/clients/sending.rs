@@ -143,7 +143,8 @@ impl Sessions {
     fn send_bundle(&mut self, core: &mut Core, id: SessionId, batch: Vec<(ShardId, Planned)>) {
         let Some(session) = self.get_mut(id.0) else { return };
         let writes = session.pipeline.writes_with(&batch);
-        let last = batch.last().map_or(0, |(_, planned)| planned.target.seq);
+        let reply = |planned: Option<&(ShardId, Planned)>| planned.map_or(0, |(_, p)| p.target.seq);
+        let replies = (reply(batch.first()), reply(batch.last()));
         let mut shards: SmallVec<[(ShardId, Vec<Planned>); 4]> = SmallVec::new();
         for (shard, planned) in batch {
             match shards.iter_mut().find(|(of, _)| *of == shard) {
@@ -151,7 +152,7 @@ impl Sessions {
                 None => shards.push((shard, vec![planned])),
             }
         }
-        session.pipeline.bundle(shards.len() as u32, writes, last);
+        session.pipeline.bundle(shards.len() as u32, writes, replies);
         let mut requests = Vec::with_capacity(shards.len());
         for (shard, own) in shards {
             if writes {

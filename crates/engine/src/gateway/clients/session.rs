@@ -222,7 +222,7 @@ pub(in crate::gateway) enum SlotState {
 }
 
 impl Session {
-    /// Whether the next reply is that of a bundle under way.
+    /// Whether the next reply is of the same bundle as the one before.
     #[inline]
     pub fn is_inside_bundle(&self) -> bool {
         self.pipeline.comes_soon(self.base)

@@ -416,6 +416,7 @@ fn send_known(core: &mut Core, id: SessionId, session: &mut Session) {
         };
         let mail = &mut core.mail;
         session.base += 1;
+        session.pipeline.told(session.base);
         let failed = reply.is_error();
         mail.stats.errors += u64::from(failed);
         if let Some(position) = command {

@@ -39,13 +39,13 @@ struct Loose {
 }
 
 /// Bundles of a session that are not answered.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Bundled {
     /// Number of parts without an answer, and how many of them write.
     open: u32,
     writing: u32,
-    /// Number of the reply behind the last one of them.
-    until: u64,
+    /// Numbers of the replies of each that is not told to its end: the first one, and that behind the last.
+    replies: VecDeque<(u64, u64)>,
     /// Whether no bundle can be sent now: one was given back.
     barred: bool,
 }
@@ -208,18 +208,27 @@ impl Pipeline {
         self.bundled.writing > 0 || ops.any(|(_, op)| op.is_write())
     }
 
-    /// Notes that a bundle of so many parts is sent. The reply to its last command has number `last`.
-    pub fn bundle(&mut self, parts: u32, writes: bool, last: u64) {
+    /// Notes that a bundle of so many parts is sent, with the numbers of the first and the last of its
+    /// replies.
+    pub fn bundle(&mut self, parts: u32, writes: bool, (first, last): (u64, u64)) {
         self.bundled.open += parts;
-        self.bundled.until = last + 1;
+        self.bundled.replies.push_back((first, last + 1));
         self.bundled.writing += if writes { parts } else { 0 };
     }
 
-    /// Whether the reply with this number is that of a bundle under way: it comes about as soon as those of
-    /// the bundle's other parts.
+    /// Whether the next reply, which has this number, is of the same bundle as the one before: it comes about
+    /// as soon.
     #[inline]
-    pub fn comes_soon(&self, reply: u64) -> bool {
-        self.bundled.open > 0 && reply < self.bundled.until
+    pub fn comes_soon(&self, next: u64) -> bool {
+        self.bundled.replies.front().is_some_and(|(first, end)| *first < next && next < *end)
+    }
+
+    /// Notes that the session has told all replies before this one.
+    #[inline]
+    pub fn told(&mut self, next: u64) {
+        while self.bundled.replies.front().is_some_and(|(_, end)| *end <= next) {
+            self.bundled.replies.pop_front();
+        }
     }
 
     /// Notes the answer to a part of a bundle. Returns whether the session is to be dispatched.
@@ -238,6 +247,9 @@ impl Pipeline {
         commands: Vec<Planned>,
         reason: Disturbance,
     ) {
+        if let Some(first) = commands.first().map(|planned| planned.target.seq) {
+            self.bundled.replies.retain(|(of, _)| *of != first);
+        }
         self.gather_first(commands);
         if reason == Disturbance::Streams {
             self.rests = true;

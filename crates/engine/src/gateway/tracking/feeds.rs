@@ -101,8 +101,12 @@ impl Feeds {
     /// Whether all shards are followed, the changes of keys without a gap.
     pub fn are_live(&self) -> bool {
         let Following { keys, events } = self.wants;
-        let is_live =
-            |feed: &Feed| (!keys || feed.number.is_some()) && feed.tells.events.has(events);
+        // A shard that was asked for less, and has not answered, tells less from some moment on.
+        let tells = |feed: &Feed| {
+            let lasts = feed.asked.is_none_or(|(_, asked)| asked.events.has(events));
+            lasts && feed.tells.events.has(events)
+        };
+        let is_live = |feed: &Feed| (!keys || feed.number.is_some()) && tells(feed);
         !self.all.is_empty() && self.all.iter().all(is_live)
     }
 
@@ -127,6 +131,7 @@ impl Feeds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use adt::record::events::Classes;
 
     fn answer(feed: i64, told: i64) -> Answer {
         Answer::Reply(Reply::Array(vec![Reply::Int(feed), Reply::Int(told)]))
@@ -153,6 +158,27 @@ mod tests {
         assert!(!feeds.heard(shard, 7, 7) && !feeds.heard(shard, 6, 1), "of another feed");
         assert!(asked(&mut feeds, 3).answered(shard, &answer(8, 0)), "of another leader");
         assert!(!feeds.heard(shard, 8, 1));
+    }
+
+    #[test]
+    fn a_shard_that_was_asked_for_less_tells_less_from_some_moment_on() {
+        let (mut feeds, shard) = (Feeds::default(), ShardId(0));
+        feeds.wants.events = Classes::EXPIRED;
+        feeds.all.resize_with(1, Feed::default);
+        let none = Following::default();
+        let ask = |feeds: &mut Feeds, wants| feeds.all[0].asked = Some((1, wants));
+        let wants = feeds.wants;
+        ask(&mut feeds, wants);
+        assert!(!feeds.are_live());
+        feeds.answered(shard, &answer(7, 0));
+        assert!(feeds.are_live());
+        ask(&mut feeds, none);
+        assert!(!feeds.are_live(), "it may have taken the question, and tell nothing more");
+        feeds.answered(shard, &answer(0, 0));
+        assert!(!feeds.are_live());
+        ask(&mut feeds, wants);
+        feeds.answered(shard, &answer(8, 0));
+        assert!(feeds.are_live());
     }
 
     #[test]

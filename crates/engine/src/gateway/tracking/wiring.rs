@@ -287,6 +287,8 @@ impl Tracking {
         let wants = self.feeds.wants();
         self.timed = !wants.is_empty();
         if !self.timed {
+            // The setting has changed while they waited.
+            self.keyspace.let_go(true).into_iter().for_each(|id| sessions.resume(id));
             return;
         }
         core.set_timer(FOLLOW_US, Timer::Follow);

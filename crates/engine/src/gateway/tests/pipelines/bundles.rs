@@ -81,7 +81,40 @@ fn replies_of_a_bundle_wait_for_each_other_and_for_nothing_behind_it() {
     };
     let [(_, first), (_, second)] = &bundle.1[..] else { panic!("{bundle:?}") };
     assert_eq!(told(first.token.0, &[10, 30]), [true], "the second one comes soon");
-    assert_eq!(told(second.token.0, &[20]), [false, false], "nothing else is to come soon");
+    assert_eq!(told(second.token.0, &[20]), [true, false], "nothing else is to come soon");
+}
+
+#[test]
+fn replies_do_not_wait_for_a_bundle_behind_their_own() {
+    let mut story = Story::bundling();
+    let first = story.bundle(&["INCR a", "INCR b"]);
+    let second = story.bundle(&["INCR a", "INCR b"]);
+    let third = story.bundle(&["INCR a"]);
+    let mut told = |bundle: &Bundle, part: usize| {
+        story.answer(bundle.1[part].1.token.0, done(&[1]));
+        let outputs = std::iter::from_fn(|| story.gateway.poll());
+        let lingers = |output| match output {
+            Output::Reply { lingers, .. } => Some(lingers),
+            _ => None,
+        };
+        let all: Vec<bool> = outputs.filter_map(lingers).collect();
+        (all, story.gateway.session(story.client).replies_soon)
+    };
+    assert_eq!(told(&first, 0), (vec![true], true));
+    assert_eq!(told(&first, 1), (vec![false], false), "the others are another matter");
+    assert_eq!(told(&second, 1), (vec![], false));
+    assert_eq!(told(&second, 0), (vec![true, false], false));
+    assert_eq!(told(&third, 0), (vec![false], false));
+}
+
+#[test]
+fn a_bundle_that_is_given_back_keeps_no_reply_back() {
+    let mut story = Story::bundling();
+    let bundle = story.bundle(&["INCR a", "INCR b"]);
+    story.gives_back(bundle, Disturbance::Locks);
+    assert!(!story.gateway.session(story.client).replies_soon);
+    let session = story.gateway.parts.sessions.get(story.client.0).expect("it is there");
+    assert!((0..9).all(|reply| !session.pipeline.comes_soon(reply)));
 }
 
 #[test]
