@@ -4,6 +4,7 @@ use super::hash;
 use crate::Blob;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use smallvec::SmallVec;
 use std::fmt;
 
 /// Entries in one block. A block of small entries takes some 64 KiB.
@@ -70,16 +71,12 @@ impl<V> Dense<V> {
         if self.len < COLD_LEN {
             return 0;
         }
-        let mut found = [0; WARM_MAX];
-        let mut count = 0;
-        for (place, key) in found.iter_mut().zip(keys) {
-            // The first entry with the key's tag is nearly always the key's.
-            *place = self.index.find(hash(key), |_| true).copied().unwrap_or_default();
-            count += 1;
-        }
-        let entries = found.iter().take(count).filter_map(|at| self.at(*at as usize));
+        // The first entry with the key's tag is nearly always the key's.
+        let find = |key| self.index.find(hash(key), |_| true).copied();
+        let found: SmallVec<[_; WARM_MAX]> = keys.take(WARM_MAX).map(find).collect();
+        let entries = found.iter().flatten().filter_map(|at| self.at(*at as usize));
         std::hint::black_box(entries.fold(0, |sum, (key, _)| sum ^ key.len()));
-        count
+        found.len()
     }
 
     /// The value under a key.

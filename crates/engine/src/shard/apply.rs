@@ -60,8 +60,8 @@ pub(super) enum Consequence<'r> {
 }
 
 impl State {
-    /// Prepares the lookups of the first of these records, and some behind it, unless those of the next
-    /// `warm` operations are. Returns of how many operations behind the first record they are then.
+    /// Prepares the lookups for the first of these records and for some behind it, unless those for the next
+    /// `warm` operations are prepared. Returns for how many operations behind the first record they are then.
     fn warm_for(&self, records: &[LogRecord], warm: usize) -> usize {
         let ops = records.iter().flat_map(LogRecord::ops);
         let warm = if warm == 0 { self.records().warm(ops) } else { warm };
@@ -319,7 +319,9 @@ impl Shard {
     pub fn replay(&mut self, now: Now, entry: Entry) {
         self.desk.core.state.tell_time(now.mono_us);
         self.desk.core.move_clock(entry.spacing().ts_of(entry.ts, entry.records.len()));
-        for (ts, record) in entry.timed() {
+        let mut warm = 0;
+        for (index, (ts, record)) in entry.timed().enumerate() {
+            warm = self.desk.core.state.warm_for(&entry.records[index..], warm);
             let ctx = ctx_at(entry.now_ms, entry.seed, ts);
             if let Consequence::Split { child, state } = self.desk.core.apply(record, &ctx) {
                 self.desk.splitting.split(child, *state, self.desk.core.clock);

@@ -33,6 +33,16 @@ impl Story {
         bundles.remove(0)
     }
 
+    /// Takes all that goes out, and says of each reply whether it may wait for the next one.
+    fn lingering(&mut self) -> Vec<bool> {
+        let outputs = std::iter::from_fn(|| self.gateway.poll());
+        let lingers = |output| match output {
+            Output::Reply { lingers, .. } => Some(lingers),
+            _ => None,
+        };
+        outputs.filter_map(lingers).collect()
+    }
+
     fn gives_back(&mut self, bundle: Bundle, reason: Disturbance) {
         self.gateway.not_bundled(self.now, bundle.1, reason);
     }
@@ -72,12 +82,7 @@ fn replies_of_a_bundle_wait_for_each_other_and_for_nothing_behind_it() {
     while story.gateway.poll().is_some() {}
     let mut told = |token: u64, values: &[i64]| {
         story.answer(token, done(values));
-        let outputs = std::iter::from_fn(|| story.gateway.poll());
-        let lingers = |output| match output {
-            Output::Reply { lingers, .. } => Some(lingers),
-            _ => None,
-        };
-        outputs.filter_map(lingers).collect::<Vec<_>>()
+        story.lingering()
     };
     let [(_, first), (_, second)] = &bundle.1[..] else { panic!("{bundle:?}") };
     assert_eq!(told(first.token.0, &[10, 30]), [true], "the second one comes soon");
@@ -92,13 +97,7 @@ fn replies_do_not_wait_for_a_bundle_behind_their_own() {
     let third = story.bundle(&["INCR a"]);
     let mut told = |bundle: &Bundle, part: usize| {
         story.answer(bundle.1[part].1.token.0, done(&[1]));
-        let outputs = std::iter::from_fn(|| story.gateway.poll());
-        let lingers = |output| match output {
-            Output::Reply { lingers, .. } => Some(lingers),
-            _ => None,
-        };
-        let all: Vec<bool> = outputs.filter_map(lingers).collect();
-        (all, story.gateway.session(story.client).replies_soon)
+        (story.lingering(), story.gateway.session(story.client).replies_soon)
     };
     assert_eq!(told(&first, 0), (vec![true], true));
     assert_eq!(told(&first, 1), (vec![false], false), "the others are another matter");
@@ -127,9 +126,7 @@ fn a_bundle_whose_last_reply_is_not_sent_keeps_no_reply_back() {
     story.answer(first.token.0, done(&[10]));
     assert!(story.gateway.session(story.client).replies_soon);
     story.answer(second.token.0, done(&[20]));
-    let outputs = std::iter::from_fn(|| story.gateway.poll());
-    let replies = outputs.filter(|output| matches!(output, Output::Reply { .. })).count();
-    assert_eq!(replies, 1, "the second one is not sent");
+    assert_eq!(story.lingering().len(), 1, "the second reply is not sent");
     let status = story.gateway.session(story.client);
     assert!(!status.replies_soon && status.in_progress > 0, "the last command waits");
 }
